@@ -1,0 +1,597 @@
+//! The rules: what a command does to a record, and what its sender is told.
+//!
+//! [`step`] is pure. It reads no clock, draws no entropy and does no I/O, so the same function
+//! is model-checked, simulated and run in production. It promises that
+//!
+//! - of all claims on a live key at most one is told to execute per fence,
+//! - a key whose effect may have happened is never given out again by the passage of time,
+//! - only the execution that was granted a fence settles the key under it.
+//!
+//! The whole table, generated from this code, is in `docs/state-machine.md`.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use crate::fence::Fence;
+use crate::fingerprint::{FieldDigests, Fingerprint};
+use crate::policy::{Expiry, Policy, Reuse, Upstream};
+use crate::record::{Record, Response, State, UnknownReason};
+use crate::route::RouteName;
+use crate::scope::PrincipalDigest;
+use crate::time::Timestamp;
+
+/// Something that somebody wants done to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A request asks to execute.
+    Claim(Claim),
+    /// The executor is still at work.
+    Renew {
+        /// Its grant.
+        fence: Fence,
+    },
+    /// The executor has the answer.
+    Complete {
+        /// Its grant.
+        fence: Fence,
+        /// What retries get.
+        response: Response,
+    },
+    /// The executor proved that nothing was executed.
+    Release {
+        /// Its grant.
+        fence: Fence,
+    },
+    /// The request was rejected before execution: the key is as if never used.
+    Evict {
+        /// Its grant.
+        fence: Fence,
+    },
+    /// The executor cannot tell whether it was executed.
+    MarkUnknown {
+        /// Its grant.
+        fence: Fence,
+        /// Why not.
+        reason: UnknownReason,
+    },
+    /// The row's own deadline may have passed.
+    Sweep,
+    /// Somebody asked the upstream whether it was executed.
+    Reconcile {
+        /// The execution that was asked about.
+        fence: Fence,
+        /// What it said.
+        verdict: Verdict,
+    },
+    /// A person decides.
+    Resolve {
+        /// The execution that the person looked at.
+        fence: Fence,
+        /// What the person decided.
+        resolution: Resolution,
+    },
+}
+
+/// A request for execution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The payload.
+    pub fingerprint: Fingerprint,
+    /// Its per-field digests.
+    pub fields: FieldDigests,
+    /// A fresh fence, the execution's own if it is granted.
+    pub fence: Fence,
+    /// The route's name.
+    pub route: RouteName,
+    /// Who asks.
+    pub principal: PrincipalDigest,
+}
+
+/// What the upstream says about an effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It happened, and this is the answer to replay; a declined operation counts too.
+    Completed(Response),
+    /// There is no trace of it.
+    NotFound,
+    /// It cannot say yet.
+    Pending,
+}
+
+/// What a person decides about a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolution {
+    /// It happened.
+    Completed(Response),
+    /// It did not happen and cannot any more.
+    Released,
+    /// The key is to be as if never used.
+    Forget,
+}
+
+/// What the sender of a command is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Decision {
+    /// Claim: go ahead, under the fence you brought.
+    Execute,
+    /// Claim: here is the first answer.
+    Replay,
+    /// Claim: it was executed, and there is no answer to give.
+    NotReplayable,
+    /// Claim: the key was good for one use.
+    AlreadyUsed,
+    /// Claim or resolve: somebody is at work on it.
+    InFlight,
+    /// Claim: the key belongs to another payload.
+    Mismatch,
+    /// Claim or renew: nobody knows whether it was executed.
+    Unknown,
+    /// The lease was renewed.
+    Renewed,
+    /// The key has the outcome that you gave.
+    Settled,
+    /// The key had its outcome already; yours changed nothing.
+    AlreadySettled,
+    /// The key is not, or no longer, yours; nothing changed.
+    Fenced,
+    /// Sweep: nothing is due.
+    NotDue,
+    /// Sweep: the executor is gone, the outcome is unknown from now on.
+    LeaseExpired,
+    /// Sweep: you, and nobody else, are to ask the upstream now.
+    Probe,
+    /// Sweep or reconcile: it waits for a person from now on.
+    DeadLettered,
+    /// Sweep: past its retention, kept for audit.
+    Expired,
+    /// Sweep: past its retention, removed.
+    Purged,
+    /// Reconcile: still nobody knows.
+    StillUnknown,
+    /// Resolve: not a thing to decide in this state.
+    NotAllowed,
+}
+
+/// What becomes of the row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// It stays as it is.
+    Keep,
+    /// It is written.
+    Put(Box<Record>),
+    /// It is removed.
+    Remove,
+}
+
+/// Decides. `record` is the row as loaded, `None` when there is none.
+#[must_use]
+pub fn step(
+    policy: &Policy,
+    record: Option<&Record>,
+    command: &Command,
+    now: Timestamp,
+) -> (Decision, Next) {
+    let rules = Rules { policy, now };
+    match command {
+        Command::Claim(claim) => rules.claim(record, claim),
+        Command::Renew { fence } => rules.renew(record, *fence),
+        Command::Complete { fence, response } => rules.complete(record, *fence, response),
+        Command::Release { fence } => rules.release(record, *fence),
+        Command::Evict { fence } => rules.evict(record, *fence),
+        Command::MarkUnknown { fence, reason } => rules.mark_unknown(record, *fence, *reason),
+        Command::Sweep => record.map_or(NOT_DUE, |record| rules.sweep(record)),
+        Command::Reconcile { fence, verdict } => rules.reconcile(record, *fence, verdict),
+        Command::Resolve { fence, resolution } => rules.resolve(record, *fence, resolution),
+    }
+}
+
+const FENCED: (Decision, Next) = (Decision::Fenced, Next::Keep);
+const NOT_DUE: (Decision, Next) = (Decision::NotDue, Next::Keep);
+const ALREADY_SETTLED: (Decision, Next) = (Decision::AlreadySettled, Next::Keep);
+
+/// What every rule knows.
+struct Rules<'a> {
+    policy: &'a Policy,
+    now: Timestamp,
+}
+
+impl Rules<'_> {
+    fn claim(&self, record: Option<&Record>, claim: &Claim) -> (Decision, Next) {
+        let Some(record) = record else {
+            return self.grant(claim, None);
+        };
+        let same_payload = record.fingerprint == claim.fingerprint;
+        match &record.state {
+            State::Expired { .. } => self.grant(claim, None),
+            State::Completed { expires_at, .. } | State::Released { expires_at }
+                if expires_at.has_passed(self.now) =>
+            {
+                self.grant(claim, None)
+            }
+            // A claim whose acknowledgement was lost finds its own row: it holds the key and
+            // has not begun, so it must neither refuse itself nor leave the key unknown.
+            State::Executing { .. } | State::Unknown { .. } if record.fence == claim.fence => {
+                let again = State::Executing {
+                    lease_until: self.lease_end(),
+                };
+                (Decision::Execute, self.put(record, again))
+            }
+            State::Completed { .. } if self.policy.reuse() == Reuse::SingleUse => {
+                (Decision::AlreadyUsed, Next::Keep)
+            }
+            State::Executing { .. }
+            | State::Unknown { .. }
+            | State::DeadLetter { .. }
+            | State::Released { .. }
+            | State::Completed { .. }
+                if !same_payload =>
+            {
+                (self.mismatch(), Next::Keep)
+            }
+            State::Executing { lease_until } if lease_until.has_passed(self.now) => {
+                let unknown = self.unknown(UnknownReason::LeaseExpired, record.fence);
+                (Decision::Unknown, self.put(record, unknown))
+            }
+            State::Executing { .. } => (Decision::InFlight, Next::Keep),
+            State::Completed {
+                response: Response::Tombstone(_),
+                ..
+            } => (Decision::NotReplayable, Next::Keep),
+            State::Completed {
+                response: Response::Plain(_) | Response::Sealed(_),
+                ..
+            } => (Decision::Replay, Next::Keep),
+            State::Released { .. } => self.grant(claim, Some(record)),
+            State::Unknown { .. } if self.reexecutes() => self.grant(claim, Some(record)),
+            State::Unknown { .. } | State::DeadLetter { .. } => (Decision::Unknown, Next::Keep),
+        }
+    }
+
+    /// A single-use key is refused as used, whatever it is used for.
+    fn mismatch(&self) -> Decision {
+        match self.policy.reuse() {
+            Reuse::Replay => Decision::Mismatch,
+            Reuse::SingleUse => Decision::AlreadyUsed,
+        }
+    }
+
+    fn reexecutes(&self) -> bool {
+        match self.policy.upstream() {
+            Upstream::Dedupes { reexecute } => reexecute,
+            Upstream::Opaque { .. } | Upstream::Transactional => false,
+        }
+    }
+
+    fn renew(&self, record: Option<&Record>, fence: Fence) -> (Decision, Next) {
+        let Some(record) = record.filter(|record| record.fence == fence) else {
+            return FENCED;
+        };
+        match record.state {
+            State::Executing { .. } => {
+                let renewed = State::Executing {
+                    lease_until: self.lease_end(),
+                };
+                (Decision::Renewed, self.put(record, renewed))
+            }
+            // Somebody noticed the silence and may be asking the upstream by now.
+            State::Unknown { .. } | State::DeadLetter { .. } => (Decision::Unknown, Next::Keep),
+            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => FENCED,
+        }
+    }
+
+    /// The executor's own word that it happened beats whatever was presumed meanwhile, for as
+    /// long as nobody else was granted the key.
+    fn complete(
+        &self,
+        record: Option<&Record>,
+        fence: Fence,
+        response: &Response,
+    ) -> (Decision, Next) {
+        let Some(record) = record.filter(|record| record.fence == fence) else {
+            return FENCED;
+        };
+        match record.state {
+            State::Executing { .. }
+            | State::Unknown { .. }
+            | State::DeadLetter { .. }
+            | State::Released { .. } => (
+                Decision::Settled,
+                self.put(record, self.completed(response)),
+            ),
+            State::Completed { .. } | State::Expired { .. } => ALREADY_SETTLED,
+        }
+    }
+
+    fn release(&self, record: Option<&Record>, fence: Fence) -> (Decision, Next) {
+        let Some(record) = record.filter(|record| record.fence == fence) else {
+            return FENCED;
+        };
+        match record.state {
+            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
+                (Decision::Settled, self.put(record, self.released()))
+            }
+            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
+                ALREADY_SETTLED
+            }
+        }
+    }
+
+    fn evict(&self, record: Option<&Record>, fence: Fence) -> (Decision, Next) {
+        // No row is what an eviction leaves behind, so the second one finds its work done.
+        let Some(record) = record else {
+            return ALREADY_SETTLED;
+        };
+        if record.fence != fence {
+            return FENCED;
+        }
+        match record.state {
+            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
+                (Decision::Settled, Next::Remove)
+            }
+            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
+                ALREADY_SETTLED
+            }
+        }
+    }
+
+    fn mark_unknown(
+        &self,
+        record: Option<&Record>,
+        fence: Fence,
+        reason: UnknownReason,
+    ) -> (Decision, Next) {
+        let Some(record) = record.filter(|record| record.fence == fence) else {
+            return FENCED;
+        };
+        match record.state {
+            State::Executing { .. } => (
+                Decision::Settled,
+                self.put(record, self.unknown(reason, fence)),
+            ),
+            State::Unknown { .. }
+            | State::DeadLetter { .. }
+            | State::Released { .. }
+            | State::Completed { .. }
+            | State::Expired { .. } => ALREADY_SETTLED,
+        }
+    }
+
+    fn sweep(&self, record: &Record) -> (Decision, Next) {
+        if !record
+            .state
+            .deadline()
+            .is_some_and(|deadline| deadline.has_passed(self.now))
+        {
+            return NOT_DUE;
+        }
+        match record.state {
+            State::Executing { .. } => {
+                let unknown = self.unknown(UnknownReason::LeaseExpired, record.fence);
+                (Decision::LeaseExpired, self.put(record, unknown))
+            }
+            State::Unknown {
+                reason,
+                since,
+                attempts,
+                ..
+            } => {
+                if attempts >= self.policy.reconcile().attempts_max {
+                    let dead = State::DeadLetter {
+                        reason,
+                        since,
+                        attempts,
+                    };
+                    return (Decision::DeadLettered, self.put(record, dead));
+                }
+                let attempts = attempts + 1;
+                let reconcile_at = self.now.after(self.pause(attempts, record.fence));
+                let asked = State::Unknown {
+                    reason,
+                    since,
+                    reconcile_at,
+                    attempts,
+                };
+                (Decision::Probe, self.put(record, asked))
+            }
+            State::Released { .. } | State::Completed { .. } => match self.policy.expiry() {
+                Expiry::Delete => (Decision::Purged, Next::Remove),
+                Expiry::Keep(keep) => {
+                    let expired = State::Expired {
+                        purge_at: self.now.after(keep),
+                    };
+                    (Decision::Expired, self.put(record, expired))
+                }
+            },
+            State::Expired { .. } => (Decision::Purged, Next::Remove),
+            State::DeadLetter { .. } => NOT_DUE,
+        }
+    }
+
+    fn reconcile(
+        &self,
+        record: Option<&Record>,
+        fence: Fence,
+        verdict: &Verdict,
+    ) -> (Decision, Next) {
+        let Some(record) = record.filter(|record| record.fence == fence) else {
+            return FENCED;
+        };
+        match (&record.state, verdict) {
+            // The executor is alive and knows better; its lease decides when to ask again.
+            (State::Executing { .. }, _) => (Decision::InFlight, Next::Keep),
+            // It happened after all. Nobody was granted the key meanwhile, so nobody will be.
+            (
+                State::Unknown { .. } | State::DeadLetter { .. } | State::Released { .. },
+                Verdict::Completed(response),
+            ) => (
+                Decision::Settled,
+                self.put(record, self.completed(response)),
+            ),
+            (State::Released { .. } | State::Completed { .. } | State::Expired { .. }, _) => {
+                ALREADY_SETTLED
+            }
+            (
+                State::Unknown {
+                    reason,
+                    since,
+                    attempts,
+                    ..
+                },
+                Verdict::NotFound,
+            ) => match self.not_found(*since) {
+                NotFound::Release => (Decision::Settled, self.put(record, self.released())),
+                NotFound::Wait => (Decision::StillUnknown, Next::Keep),
+                NotFound::AskAPerson => {
+                    let (reason, since, attempts) = (*reason, *since, *attempts);
+                    let dead = State::DeadLetter {
+                        reason,
+                        since,
+                        attempts,
+                    };
+                    (Decision::DeadLettered, self.put(record, dead))
+                }
+            },
+            (State::Unknown { .. }, Verdict::Pending)
+            | (State::DeadLetter { .. }, Verdict::NotFound | Verdict::Pending) => {
+                (Decision::StillUnknown, Next::Keep)
+            }
+        }
+    }
+
+    /// "Not found" proves nothing about a dispatch that is still under way, so only an
+    /// upstream that turns a second dispatch into no second effect frees the key at once.
+    fn not_found(&self, since: Timestamp) -> NotFound {
+        match self.policy.upstream() {
+            Upstream::Transactional | Upstream::Dedupes { .. } => NotFound::Release,
+            Upstream::Opaque {
+                release_after: None,
+            } => NotFound::AskAPerson,
+            Upstream::Opaque {
+                release_after: Some(delay),
+            } => {
+                if since.after(delay).has_passed(self.now) {
+                    NotFound::Release
+                } else {
+                    NotFound::Wait
+                }
+            }
+        }
+    }
+
+    fn resolve(
+        &self,
+        record: Option<&Record>,
+        fence: Fence,
+        resolution: &Resolution,
+    ) -> (Decision, Next) {
+        let Some(record) = record.filter(|record| record.fence == fence) else {
+            return FENCED;
+        };
+        match (&record.state, resolution) {
+            (State::Executing { lease_until }, _) if !lease_until.has_passed(self.now) => {
+                (Decision::InFlight, Next::Keep)
+            }
+            (_, Resolution::Forget) => (Decision::Settled, Next::Remove),
+            (
+                State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. },
+                Resolution::Completed(response),
+            ) => (
+                Decision::Settled,
+                self.put(record, self.completed(response)),
+            ),
+            (
+                State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. },
+                Resolution::Released,
+            ) => (Decision::Settled, self.put(record, self.released())),
+            (
+                State::Released { .. } | State::Completed { .. } | State::Expired { .. },
+                Resolution::Completed(_) | Resolution::Released,
+            ) => (Decision::NotAllowed, Next::Keep),
+        }
+    }
+
+    /// Gives the key to a claim: over `earlier`, or as a new life.
+    fn grant(&self, claim: &Claim, earlier: Option<&Record>) -> (Decision, Next) {
+        let record = Record {
+            fingerprint: claim.fingerprint,
+            fields: claim.fields.clone(),
+            fence: claim.fence,
+            attempt: earlier.map_or(1, |earlier| earlier.attempt.saturating_add(1)),
+            state: State::Executing {
+                lease_until: self.lease_end(),
+            },
+            created_at: earlier.map_or(self.now, |earlier| earlier.created_at),
+            updated_at: self.now,
+            route: claim.route.clone(),
+            principal: claim.principal,
+            response_schema: self.policy.response_schema(),
+        };
+        (Decision::Execute, Next::Put(Box::new(record)))
+    }
+
+    /// The same row in another state. Copies everything but the old state, whose response may
+    /// be large.
+    fn put(&self, record: &Record, state: State) -> Next {
+        Next::Put(Box::new(Record {
+            fingerprint: record.fingerprint,
+            fields: record.fields.clone(),
+            fence: record.fence,
+            attempt: record.attempt,
+            state,
+            created_at: record.created_at,
+            updated_at: self.now,
+            route: record.route.clone(),
+            principal: record.principal,
+            response_schema: record.response_schema,
+        }))
+    }
+
+    fn lease_end(&self) -> Timestamp {
+        self.now.after(self.policy.lease())
+    }
+
+    fn completed(&self, response: &Response) -> State {
+        let expires_at = self.now.after(self.policy.retention());
+        State::Completed {
+            response: response.clone(),
+            expires_at,
+        }
+    }
+
+    fn released(&self) -> State {
+        State::Released {
+            expires_at: self.now.after(self.policy.retention()),
+        }
+    }
+
+    fn unknown(&self, reason: UnknownReason, fence: Fence) -> State {
+        let reconcile_at = self.now.after(self.pause(0, fence));
+        State::Unknown {
+            reason,
+            since: self.now,
+            reconcile_at,
+            attempts: 0,
+        }
+    }
+
+    /// The pause before the next probe: doubling, and spread by up to a quarter so that the
+    /// keys of one outage are not all asked about in the same moment. The fence is random
+    /// already, so it serves as the dice.
+    fn pause(&self, attempts: u16, fence: Fence) -> Duration {
+        let reconcile = self.policy.reconcile();
+        let doublings = u32::from(attempts.saturating_sub(1)).min(16);
+        let pause = reconcile
+            .delay
+            .saturating_mul(1 << doublings)
+            .min(reconcile.delay_max);
+        let [dice, ..] = *fence.as_bytes();
+        pause + pause * u32::from(dice) / 1024
+    }
+}
+
+/// What "not found" becomes.
+enum NotFound {
+    Release,
+    Wait,
+    AskAPerson,
+}

@@ -1,0 +1,269 @@
+//! Whose key it is, and the id under which its record is kept.
+//!
+//! The same key from another principal, or on another path, is another record. Which parts
+//! count is policy; that the principal is one of them is the default, because a key shared
+//! between tenants shows one tenant's response to another.
+
+use core::fmt;
+
+use crate::key::Key;
+use crate::secret::{Purpose, Secret};
+
+/// Everything about a request that may tell its key from the same key elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope<'a> {
+    /// Who asks, as verified by whoever built this. Anonymous callers need a name too.
+    pub principal: &'a [u8],
+    /// The method, as on the wire.
+    pub method: &'a str,
+    /// The route's name in the configuration.
+    pub route: &'a str,
+    /// The concrete path.
+    pub path: &'a str,
+}
+
+/// Which parts of a [`Scope`] count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a set of four independent yes-or-no choices"
+)]
+pub struct ScopeParts {
+    /// Two principals never share a key.
+    pub principal: bool,
+    /// The same key under POST and PATCH is two operations.
+    pub method: bool,
+    /// The same key on two routes is two operations.
+    pub route: bool,
+    /// The same key on two paths is two operations.
+    pub path: bool,
+}
+
+impl Default for ScopeParts {
+    fn default() -> Self {
+        Self {
+            principal: true,
+            method: true,
+            route: false,
+            path: true,
+        }
+    }
+}
+
+/// The id of a record: a keyed hash of scope and key, which reveals neither.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId([u8; 32]);
+
+impl RecordId {
+    /// The id of `key` in `scope`. Parts that do not count are left out, and *which* were left
+    /// out is hashed too, so that two policies cannot meet in one id.
+    #[must_use]
+    pub fn new(secret: &Secret, parts: ScopeParts, scope: &Scope<'_>, key: &Key) -> Self {
+        let mut hash = secret.hash(Purpose::RecordId);
+        let counted = [
+            (parts.principal, scope.principal),
+            (parts.method, scope.method.as_bytes()),
+            (parts.route, scope.route.as_bytes()),
+            (parts.path, scope.path.as_bytes()),
+        ];
+        for (counts, part) in counted {
+            hash.part(&[u8::from(counts)]);
+            hash.part(if counts { part } else { &[] });
+        }
+        hash.part(key.as_str().as_bytes());
+        Self(hash.finish())
+    }
+
+    /// From bytes that a store kept, or an operator typed.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes that a store keeps.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Reads the 64 hexadecimal digits that [`Display`](fmt::Display) writes.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if !rest.is_empty() || pairs.len() != 32 {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordId({self})")
+    }
+}
+
+/// A principal as operators see it: enough to group by, not enough to name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PrincipalDigest([u8; 8]);
+
+impl PrincipalDigest {
+    /// The digest of a principal.
+    #[must_use]
+    pub fn new(secret: &Secret, principal: &[u8]) -> Self {
+        let mut hash = secret.hash(Purpose::Principal);
+        hash.part(principal);
+        let [a, b, c, d, e, f, g, h, ..] = hash.finish();
+        Self([a, b, c, d, e, f, g, h])
+    }
+
+    /// From bytes that a store kept.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes that a store keeps.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PrincipalDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PrincipalDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrincipalDigest({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::key::KeyLimits;
+
+    const SCOPE: Scope<'static> = Scope {
+        principal: b"alice",
+        method: "POST",
+        route: "payments",
+        path: "/payments",
+    };
+
+    fn id(parts: ScopeParts, scope: Scope<'_>, key: &str) -> RecordId {
+        let key = Key::opaque(key, &KeyLimits::default()).unwrap();
+        RecordId::new(&Secret::new([1; 32]), parts, &scope, &key)
+    }
+
+    /// One tenant's response shown to another starts with two tenants sharing an id.
+    #[test]
+    fn two_principals_never_share_an_id() {
+        let parts = ScopeParts::default();
+        let mallory = Scope {
+            principal: b"mallory",
+            ..SCOPE
+        };
+        assert_ne!(id(parts, SCOPE, "k"), id(parts, mallory, "k"));
+    }
+
+    #[test]
+    fn method_and_path_count_by_default_and_the_route_does_not() {
+        let parts = ScopeParts::default();
+        assert_ne!(
+            id(parts, SCOPE, "k"),
+            id(
+                parts,
+                Scope {
+                    method: "PATCH",
+                    ..SCOPE
+                },
+                "k"
+            )
+        );
+        assert_ne!(
+            id(parts, SCOPE, "k"),
+            id(
+                parts,
+                Scope {
+                    path: "/refunds",
+                    ..SCOPE
+                },
+                "k"
+            )
+        );
+        assert_eq!(
+            id(parts, SCOPE, "k"),
+            id(
+                parts,
+                Scope {
+                    route: "other",
+                    ..SCOPE
+                },
+                "k"
+            )
+        );
+    }
+
+    /// No delimiter in a principal, path or key may imitate the border between them.
+    #[test]
+    fn parts_that_join_to_the_same_text_are_different_ids() {
+        let parts = ScopeParts::default();
+        let joined = Scope {
+            principal: b"alicePOST",
+            method: "",
+            ..SCOPE
+        };
+        assert_ne!(id(parts, SCOPE, "k"), id(parts, joined, "k"));
+        let slid = Scope {
+            path: "/pay",
+            ..SCOPE
+        };
+        assert_ne!(id(parts, SCOPE, "k"), id(parts, slid, "mentsk"));
+    }
+
+    #[test]
+    fn a_part_that_does_not_count_differs_from_one_that_is_empty() {
+        let without = ScopeParts {
+            method: false,
+            ..ScopeParts::default()
+        };
+        let empty = Scope {
+            method: "",
+            ..SCOPE
+        };
+        assert_ne!(
+            id(without, empty, "k"),
+            id(ScopeParts::default(), empty, "k")
+        );
+    }
+
+    #[test]
+    fn an_id_survives_its_printed_form() {
+        let id = id(ScopeParts::default(), SCOPE, "k");
+        assert_eq!(RecordId::from_hex(&id.to_string()), Some(id));
+        assert_eq!(RecordId::from_hex("zz"), None);
+        assert_eq!(RecordId::from_hex(&"+f".repeat(32)), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! The per-deployment secret, and the one way anything is hashed with it.
+//!
+//! Every hash takes length-prefixed parts, so no choice of bytes in one part can imitate the
+//! border to the next, and starts from a [`Purpose`], so an id can never equal a fingerprint.
+//! The secret itself is drawn outside this crate and kept by the store.
+
+use core::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// What a keyed hash is for. Two purposes never give the same digest for the same parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A [`RecordId`](crate::RecordId): scope and key.
+    RecordId,
+    /// A [`Fingerprint`](crate::Fingerprint): the payload.
+    Fingerprint,
+    /// One field's digest, for naming what differs.
+    Field,
+    /// A principal, shown to operators without naming it.
+    Principal,
+    /// A key for a call that the execution makes further down.
+    ChildKey,
+    /// A key's short digest for logs.
+    Log,
+    /// The encryption key of one stored response.
+    Seal,
+}
+
+impl Purpose {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::RecordId => b"onlyonce.record-id.v1",
+            Self::Fingerprint => b"onlyonce.fingerprint.v1",
+            Self::Field => b"onlyonce.field.v1",
+            Self::Principal => b"onlyonce.principal.v1",
+            Self::ChildKey => b"onlyonce.child-key.v1",
+            Self::Log => b"onlyonce.log.v1",
+            Self::Seal => b"onlyonce.seal.v1",
+        }
+    }
+}
+
+/// 32 secret bytes that every instance of a deployment shares.
+///
+/// Holds the prepared HMAC state, so that hashing a request does not start from the raw key.
+#[derive(Clone)]
+pub struct Secret {
+    bytes: [u8; 32],
+    mac: Hmac<Sha256>,
+}
+
+impl Secret {
+    /// Wraps 32 bytes of entropy.
+    #[must_use]
+    pub fn new(bytes: [u8; 32]) -> Self {
+        // 32 bytes fit an HMAC-SHA-256 block, so the key is used as it is, never hashed first.
+        let mac = <Hmac<Sha256> as KeyInit>::new(&block(&bytes).into());
+        Self { bytes, mac }
+    }
+
+    /// The raw bytes, for the store that keeps them.
+    #[must_use]
+    pub const fn expose(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    /// Starts a hash for one purpose.
+    #[must_use]
+    pub fn hash(&self, purpose: Purpose) -> KeyedHash {
+        let mut hash = KeyedHash {
+            mac: self.mac.clone(),
+        };
+        hash.part(purpose.label());
+        hash
+    }
+}
+
+fn block(bytes: &[u8; 32]) -> [u8; 64] {
+    let mut block = [0; 64];
+    for (to, from) in block.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    block
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        // Compares digests, so that the time it takes tells nothing about the bytes.
+        self.hash(Purpose::Log).finish() == other.hash(Purpose::Log).finish()
+    }
+}
+
+impl Eq for Secret {}
+
+/// HMAC-SHA-256 over length-prefixed parts.
+#[derive(Clone)]
+pub struct KeyedHash {
+    mac: Hmac<Sha256>,
+}
+
+impl KeyedHash {
+    /// Adds one part, behind its length.
+    pub fn part(&mut self, bytes: &[u8]) -> &mut Self {
+        self.mac.update(&(bytes.len() as u64).to_be_bytes());
+        self.mac.update(bytes);
+        self
+    }
+
+    /// Adds bytes with no length of their own.
+    ///
+    /// Only for the *last* part, or one whose end its own syntax gives (canonical JSON).
+    pub fn stream(&mut self, bytes: &[u8]) -> &mut Self {
+        self.mac.update(bytes);
+        self
+    }
+
+    /// The digest.
+    #[must_use]
+    pub fn finish(self) -> [u8; 32] {
+        self.mac.finalize().into_bytes().into()
+    }
+}
+
+impl fmt::Debug for KeyedHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyedHash(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(parts: &[&[u8]]) -> [u8; 32] {
+        let mut hash = Secret::new([7; 32]).hash(Purpose::RecordId);
+        for part in parts {
+            hash.part(part);
+        }
+        hash.finish()
+    }
+
+    /// A delimiter inside a part must not be able to move the border between two parts.
+    #[test]
+    fn parts_cannot_slide_into_each_other() {
+        assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"a", b"bc"]));
+        assert_ne!(digest(&[b"a", b""]), digest(&[b"", b"a"]));
+        assert_ne!(digest(&[b"a"]), digest(&[b"a", b""]));
+    }
+
+    #[test]
+    fn purposes_and_secrets_separate_equal_parts() {
+        let secret = Secret::new([7; 32]);
+        assert_ne!(
+            secret.hash(Purpose::RecordId).finish(),
+            secret.hash(Purpose::Fingerprint).finish()
+        );
+        assert_ne!(
+            secret.hash(Purpose::RecordId).finish(),
+            Secret::new([8; 32]).hash(Purpose::RecordId).finish()
+        );
+    }
+
+    #[test]
+    fn a_secret_never_prints_itself() {
+        assert_eq!(alloc::format!("{:?}", Secret::new([7; 32])), "Secret(..)");
+    }
+}
