@@ -111,10 +111,10 @@ pub(crate) fn encode_response(response: &StoredResponse) -> Option<Vec<u8>> {
 pub(crate) fn decode_response(bytes: &Bytes) -> Result<StoredResponse, CodecError> {
     let mut reader = Reader(bytes.clone());
     let response = read_response(&mut reader)?;
-    match reader.0.has_remaining() {
-        true => Err(CodecError::Malformed("bytes after the response")),
-        false => Ok(response),
+    if reader.0.has_remaining() {
+        return Err(CodecError::Malformed("bytes after the response"));
     }
+    Ok(response)
 }
 
 fn response_bytes(state: &State) -> usize {

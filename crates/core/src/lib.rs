@@ -17,6 +17,7 @@ pub mod codec;
 mod fence;
 pub mod fingerprint;
 mod headers;
+pub mod json;
 pub mod key;
 mod machine;
 mod policy;

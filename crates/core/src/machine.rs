@@ -177,7 +177,7 @@ pub fn step(
         Command::Renew { fence } => rules.renew(record, *fence),
         Command::Complete { fence, response } => rules.complete(record, *fence, response),
         Command::Release { fence } => rules.release(record, *fence),
-        Command::Evict { fence } => rules.evict(record, *fence),
+        Command::Evict { fence } => evict(record, *fence),
         Command::MarkUnknown { fence, reason } => rules.mark_unknown(record, *fence, *reason),
         Command::Sweep => record.map_or(NOT_DUE, |record| rules.sweep(record)),
         Command::Reconcile { fence, verdict } => rules.reconcile(record, *fence, verdict),
@@ -309,24 +309,6 @@ impl Rules<'_> {
         match record.state {
             State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
                 (Decision::Settled, self.put(record, self.released()))
-            }
-            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
-                ALREADY_SETTLED
-            }
-        }
-    }
-
-    fn evict(&self, record: Option<&Record>, fence: Fence) -> (Decision, Next) {
-        // No row is what an eviction leaves behind, so the second one finds its work done.
-        let Some(record) = record else {
-            return ALREADY_SETTLED;
-        };
-        if record.fence != fence {
-            return FENCED;
-        }
-        match record.state {
-            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
-                (Decision::Settled, Next::Remove)
             }
             State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
                 ALREADY_SETTLED
@@ -585,7 +567,7 @@ impl Rules<'_> {
             .saturating_mul(1 << doublings)
             .min(reconcile.delay_max);
         let [dice, ..] = *fence.as_bytes();
-        pause + pause * u32::from(dice) / 1024
+        pause.saturating_add(pause.saturating_mul(u32::from(dice)) / 1024)
     }
 }
 
@@ -594,4 +576,20 @@ enum NotFound {
     Release,
     Wait,
     AskAPerson,
+}
+
+fn evict(record: Option<&Record>, fence: Fence) -> (Decision, Next) {
+    // No row is what an eviction leaves behind, so the second one finds its work done.
+    let Some(record) = record else {
+        return ALREADY_SETTLED;
+    };
+    if record.fence != fence {
+        return FENCED;
+    }
+    match record.state {
+        State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
+            (Decision::Settled, Next::Remove)
+        }
+        State::Released { .. } | State::Completed { .. } | State::Expired { .. } => ALREADY_SETTLED,
+    }
 }

@@ -144,7 +144,6 @@ pub enum PolicyError {
 
 impl Policy {
     /// Starts from the defaults.
-    #[must_use]
     pub fn builder() -> PolicyBuilder {
         PolicyBuilder {
             policy: Self::default(),

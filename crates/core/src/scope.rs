@@ -129,8 +129,11 @@ impl PrincipalDigest {
     pub fn new(secret: &Secret, principal: &[u8]) -> Self {
         let mut hash = secret.hash(Purpose::Principal);
         hash.part(principal);
-        let [a, b, c, d, e, f, g, h, ..] = hash.finish();
-        Self([a, b, c, d, e, f, g, h])
+        let mut bytes = [0; 8];
+        for (to, from) in bytes.iter_mut().zip(hash.finish()) {
+            *to = from;
+        }
+        Self(bytes)
     }
 
     /// From bytes that a store kept.

@@ -1,1 +1,51 @@
-//! To come.
+//! Applies the rules to a store: claims, leases, waiting, settling, sweeping.
+//!
+//! [`onlyonce_core::step`] decides and the [`Store`](onlyonce_store::Store) remembers; the engine
+//! is what happens between the two. It promises that
+//!
+//! - work starts only after its claim is durable, and its answer is shown only after its
+//!   completion is;
+//! - work runs in a task of its own, so a caller that goes away never cancels it;
+//! - whatever cannot be known (a panic, a lost answer, a store that does not reply) becomes an
+//!   unknown outcome, never a second execution.
+//!
+//! | to see | read |
+//! |---|---|
+//! | the life of one request | [`Engine::run`] in `run.rs` |
+//! | read, decide, swap, again | `apply.rs` |
+//! | the work's own task and its lease | `execute.rs` |
+//! | what happens when nobody asks | `sweep.rs` |
+//! | running a plain async function under a key | [`Guard`] |
+
+mod apply;
+mod claim;
+mod clock;
+mod config;
+mod engine;
+mod error;
+mod event;
+mod execute;
+mod execution;
+mod guard;
+
+mod reply;
+mod resolver;
+mod run;
+mod runtime;
+mod settle;
+mod sweep;
+mod tasks;
+mod waiting;
+
+pub use config::EngineConfig;
+pub use engine::{Engine, EngineBuilder, Policies};
+pub use error::EngineError;
+pub use event::{Event, Observer, StoreOperation};
+pub use execution::{Execution, Finished, Outcome};
+pub use guard::{Guard, GuardError};
+
+pub use reply::{Replay, Reply};
+pub use resolver::{NoResolver, Resolver};
+pub use run::{Identity, Request};
+pub use runtime::{Runtime, TokioRuntime};
+pub use sweep::SweepReport;

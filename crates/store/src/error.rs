@@ -48,6 +48,7 @@ pub enum StoreError {
 impl StoreError {
     /// The operation did not happen, for this reason.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "an error is given away here, not lent")]
     pub fn unavailable(reason: impl ToString) -> Self {
         Self::Unavailable {
             reason: reason.to_string().into(),
@@ -56,6 +57,7 @@ impl StoreError {
 
     /// The operation may have happened; no answer came, for this reason.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "an error is given away here, not lent")]
     pub fn ambiguous(reason: impl ToString) -> Self {
         Self::Ambiguous {
             reason: reason.to_string().into(),

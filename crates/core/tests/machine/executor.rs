@@ -1,0 +1,222 @@
+//! What the holder of a fence may do, and everybody else may not.
+
+use onlyonce_core::{Decision, Response, State, TombstoneReason, UnknownReason, step};
+
+use crate::common::*;
+
+#[test]
+fn a_completion_is_what_retries_get_for_the_whole_retention() {
+    let (told, row) = written(
+        &policy(),
+        &executing(),
+        &complete(fence(1), answer("first")),
+        at(3),
+    );
+    assert_eq!(told, Decision::Settled);
+    let expected = State::Completed {
+        response: answer("first"),
+        expires_at: at(3 + 100),
+    };
+    assert_eq!(row.state, expected);
+    assert_eq!((row.created_at, row.updated_at), (at(0), at(3)));
+}
+
+#[test]
+fn a_tombstone_is_a_completion_too() {
+    let nothing_to_replay = Response::Tombstone(TombstoneReason::TooLarge);
+    let command = complete(fence(1), nothing_to_replay.clone());
+    let (told, row) = written(&policy(), &executing(), &command, at(3));
+    assert_eq!(told, Decision::Settled);
+    let expires_at = at(103);
+    let response = nothing_to_replay;
+    assert_eq!(
+        row.state,
+        State::Completed {
+            response,
+            expires_at
+        }
+    );
+}
+
+#[test]
+fn a_release_is_remembered_for_the_retention() {
+    let (told, row) = written(&policy(), &executing(), &release(fence(1)), at(3));
+    assert_eq!(told, Decision::Settled);
+    let expires_at = at(103);
+    assert_eq!(row.state, State::Released { expires_at });
+}
+
+/// A payload rejected with 400 is corrected under the same key.
+#[test]
+fn an_eviction_removes_the_row() {
+    let told = removed(&policy(), &executing(), &evict(fence(1)), at(3));
+    assert_eq!(told, Decision::Settled);
+}
+
+#[test]
+fn an_unknown_outcome_keeps_its_reason_and_its_fence() {
+    for reason in UnknownReason::ALL {
+        let command = onlyonce_core::Command::MarkUnknown {
+            fence: fence(1),
+            reason,
+        };
+        let (told, row) = written(&policy(), &executing(), &command, at(3));
+        assert_eq!(told, Decision::Settled);
+        assert_eq!(row.fence, fence(1));
+        let expected = State::Unknown {
+            reason,
+            since: at(3),
+            reconcile_at: at(3 + 5),
+            attempts: 0,
+        };
+        assert_eq!(row.state, expected);
+    }
+}
+
+#[test]
+fn a_renewal_moves_the_end_of_the_lease() {
+    let (told, row) = written(&policy(), &executing(), &renew(fence(1)), at(10));
+    assert_eq!(told, Decision::Renewed);
+    let lease_until = at(25);
+    assert_eq!(row.state, State::Executing { lease_until });
+}
+
+/// Nobody noticed the silence and nobody else was granted the key, so nothing is lost.
+#[test]
+fn a_late_renewal_is_granted_while_nobody_noticed() {
+    let (told, _) = written(&policy(), &executing(), &renew(fence(1)), at(40));
+    assert_eq!(told, Decision::Renewed);
+}
+
+/// A stalled executor must learn that it is presumed gone before it sends anything.
+#[test]
+fn a_renewal_after_the_key_became_unknown_is_told_so() {
+    for row in [unknown(), dead_letter()] {
+        let told = kept(&policy(), &row, &renew(fence(1)), at(16));
+        assert_eq!(told, Decision::Unknown);
+    }
+}
+
+#[test]
+fn a_renewal_of_a_settled_key_is_fenced() {
+    for row in [released(), completed(), tombstone(), expired()] {
+        let told = kept(&policy(), &row, &renew(fence(1)), at(16));
+        assert_eq!(told, Decision::Fenced);
+    }
+}
+
+/// A zombie that settles its successor's key replays one execution's answer for another's.
+#[test]
+fn another_fence_is_fenced_and_changes_nothing_in_any_state() {
+    for row in every_row() {
+        for command in executor_commands(fence(2)) {
+            for now in [at(0), at(15), at(100), END_OF_TIME] {
+                let told = kept(&policy(), &row, &command, now);
+                assert_eq!(told, Decision::Fenced, "{command:?} on {:?}", row.state);
+            }
+        }
+    }
+}
+
+/// A row that is gone was evicted or forgotten; an execution under it has nothing to settle.
+#[test]
+fn an_execution_whose_row_is_gone_is_fenced() {
+    for command in [
+        renew(fence(1)),
+        complete(fence(1), answer("late")),
+        release(fence(1)),
+        mark_unknown(fence(1)),
+    ] {
+        let (told, next) = step(&policy(), None, &command, at(3));
+        assert_eq!((told, next), (Decision::Fenced, onlyonce_core::Next::Keep));
+    }
+}
+
+/// The acknowledgement was lost and the eviction is sent again: its work is done.
+#[test]
+fn an_eviction_that_finds_no_row_is_already_settled() {
+    let (told, next) = step(&policy(), None, &evict(fence(1)), at(3));
+    assert_eq!(
+        (told, next),
+        (Decision::AlreadySettled, onlyonce_core::Next::Keep)
+    );
+}
+
+/// The executor knows better than whatever was presumed while it was silent, and a retry must
+/// get the answer rather than a 409 for ever.
+#[test]
+fn a_late_completion_by_the_same_fence_settles_the_key() {
+    for row in [unknown(), unknown_asked(10), dead_letter(), released()] {
+        let late = complete(fence(1), answer("late"));
+        let (told, next) = written(&policy(), &row, &late, at(60));
+        assert_eq!(told, Decision::Settled);
+        let expected = State::Completed {
+            response: answer("late"),
+            expires_at: at(160),
+        };
+        assert_eq!(next.state, expected);
+    }
+}
+
+/// Once a successor was granted the key, the late answer is of an execution nobody waits for.
+#[test]
+fn a_late_completion_never_overwrites_a_successor() {
+    let mut store = Some(released());
+    let granted = apply(&policy(), &mut store, &claim(fence(2)), at(50));
+    assert_eq!(granted, Decision::Execute);
+    let successor = store.unwrap();
+    let told = kept(
+        &policy(),
+        &successor,
+        &complete(fence(1), answer("late")),
+        at(51),
+    );
+    assert_eq!(told, Decision::Fenced);
+}
+
+/// A completion whose acknowledgement was lost is sent again, perhaps with another answer.
+#[test]
+fn a_second_completion_changes_nothing() {
+    for response in [answer("first"), answer("second")] {
+        let told = kept(
+            &policy(),
+            &completed(),
+            &complete(fence(1), response),
+            at(50),
+        );
+        assert_eq!(told, Decision::AlreadySettled);
+    }
+}
+
+/// A panic after the response was stored must not take the answer back.
+#[test]
+fn a_completed_key_cannot_be_released_evicted_or_marked_unknown() {
+    for row in [completed(), tombstone(), expired()] {
+        for command in [release(fence(1)), evict(fence(1)), mark_unknown(fence(1))] {
+            let told = kept(&policy(), &row, &command, at(50));
+            assert_eq!(told, Decision::AlreadySettled);
+        }
+    }
+}
+
+/// The proof that nothing was sent counts whenever it comes.
+#[test]
+fn a_late_release_or_eviction_by_the_same_fence_settles_the_key() {
+    for row in [unknown(), dead_letter()] {
+        let (told, next) = written(&policy(), &row, &release(fence(1)), at(60));
+        assert_eq!(told, Decision::Settled);
+        let expires_at = at(160);
+        assert_eq!(next.state, State::Released { expires_at });
+        let told = removed(&policy(), &row, &evict(fence(1)), at(60));
+        assert_eq!(told, Decision::Settled);
+    }
+}
+
+/// Probes are under way; starting the count again would put the dead letter off for ever.
+#[test]
+fn a_key_that_is_unknown_already_keeps_its_first_reason_and_count() {
+    for row in [unknown_asked(3), dead_letter(), released()] {
+        let told = kept(&policy(), &row, &mark_unknown(fence(1)), at(60));
+        assert_eq!(told, Decision::AlreadySettled);
+    }
+}

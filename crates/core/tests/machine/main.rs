@@ -1,0 +1,14 @@
+//! The rules, one test for each, in the order of a key's life.
+//!
+//! What must hold for *any* input is in `machine_properties.rs`; here every test is one rule
+//! with its stake, and the rows, fences and times of `common` (lease until second 15, unknown
+//! since 15, settled until 100, all under `fence(1)` and `payload(1)`).
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod claims;
+mod executor;
+mod operator;
+mod reconcile;
+mod sweep;

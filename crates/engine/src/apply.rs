@@ -1,0 +1,155 @@
+//! Read, decide, swap; and again when somebody else wrote first.
+//!
+//! This is the only place that writes to the store. A swap that may or may not have happened is
+//! followed by a read, never by a blind second write: the rules recognise a command's own
+//! earlier success by its fence.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use onlyonce_core::{Command, Decision, Next, Record, RecordId, Timestamp, step};
+use onlyonce_store::{Row, Store, StoreError, Swap, Version};
+
+use crate::engine::Inner;
+use crate::{EngineError, Event, Runtime, StoreOperation};
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    /// What its sender is told.
+    pub(crate) decision: Decision,
+    /// The row afterwards.
+    pub(crate) row: Option<Row>,
+}
+
+impl Applied {
+    pub(crate) fn into_record(self) -> Option<Box<Record>> {
+        self.row.map(|row| Box::new(row.record))
+    }
+}
+
+/// Where to begin.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "moved once, right into the loop that uses it"
+)]
+pub(crate) enum Start {
+    /// Read the row first.
+    Read,
+    /// This row, or none, was there a moment ago. If that is no longer true the swap is lost and
+    /// brings the row that is there, so a wrong guess costs nothing but the round trip.
+    Seen(Option<Row>),
+}
+
+impl<S: Store, R: Runtime> Inner<S, R> {
+    pub(crate) async fn apply(
+        &self,
+        id: &RecordId,
+        command: &Command,
+        start: Start,
+    ) -> Result<Applied, EngineError> {
+        let mut seen = match start {
+            Start::Read => self.load(id).await?,
+            Start::Seen(row) => row,
+        };
+        for _ in 0..self.config.rounds_max {
+            let (decision, next) = self.decide(command, seen.as_ref());
+            let next = match next {
+                Next::Keep => {
+                    return Ok(Applied {
+                        decision,
+                        row: seen,
+                    });
+                }
+                Next::Put(record) => Some(record),
+                Next::Remove => None,
+            };
+            let expected = seen.as_ref().map(|row| row.version);
+            seen = match self.swap(id, expected, next.as_deref()).await {
+                Ok(Swap::Won(version)) => {
+                    let row = next.map(|record| Row {
+                        record: *record,
+                        version,
+                    });
+                    return Ok(Applied { decision, row });
+                }
+                Ok(Swap::Lost(row)) => row,
+                // When the read fails too, the caller must hear that it may have been written.
+                Err(error) if error.may_have_written() => self.load(id).await.map_err(|_| error)?,
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Err(EngineError::Contended {
+            rounds: self.config.rounds_max,
+        })
+    }
+
+    /// What the rules say about a row, now.
+    pub(crate) fn decide(&self, command: &Command, row: Option<&Row>) -> (Decision, Next) {
+        let record = row.map(|row| &row.record);
+        step(
+            self.policy_for(command, record),
+            record,
+            command,
+            self.now(),
+        )
+    }
+
+    pub(crate) async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
+        let answer = self
+            .within(self.config.store_timeout, self.store.load(id))
+            .await;
+        self.checked(StoreOperation::Load, answer, StoreError::unavailable)
+    }
+
+    async fn swap(
+        &self,
+        id: &RecordId,
+        expected: Option<Version>,
+        next: Option<&Record>,
+    ) -> Result<Swap, StoreError> {
+        let swap = self.store.swap(id, expected, next);
+        let answer = self.within(self.config.store_timeout, swap).await;
+        self.checked(StoreOperation::Swap, answer, StoreError::ambiguous)
+    }
+
+    pub(crate) async fn due(&self, limit: usize) -> Result<Vec<RecordId>, StoreError> {
+        let due = self.store.due(self.now(), limit);
+        let answer = self.within(self.config.store_timeout, due).await;
+        self.checked(StoreOperation::Due, answer, StoreError::unavailable)
+    }
+
+    pub(crate) async fn store_now(&self) -> Result<Timestamp, StoreError> {
+        let answer = self
+            .within(self.config.store_timeout, self.store.now())
+            .await;
+        self.checked(StoreOperation::Now, answer, StoreError::unavailable)
+    }
+
+    /// Turns silence into an error, and tells of every error.
+    fn checked<T>(
+        &self,
+        operation: StoreOperation,
+        answer: Option<Result<T, StoreError>>,
+        silence: impl FnOnce(String) -> StoreError,
+    ) -> Result<T, StoreError> {
+        let timeout = self.config.store_timeout;
+        let answer =
+            answer.unwrap_or_else(|| Err(silence(format!("no answer within {timeout:?}"))));
+        answer.inspect_err(|error| {
+            self.observer
+                .observe(&Event::StoreFailed { operation, error });
+        })
+    }
+
+    /// The future's output, or `None` when it takes longer than `limit`.
+    pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        match select(pin!(future), pin!(self.runtime.sleep(limit))).await {
+            Either::Left((output, _)) => Some(output),
+            Either::Right(((), _)) => None,
+        }
+    }
+}

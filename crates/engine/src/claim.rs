@@ -1,0 +1,110 @@
+//! A claim that is carried through, whoever goes away.
+//!
+//! A caller may vanish while its claim is on its way to the store. The claim may still win, and
+//! a key held by nobody would be unknown after its lease, though nothing was executed. So a
+//! dropped claim moves to a task of its own, and gives the key back if it got it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use onlyonce_core::{Command, Fence, RecordId};
+use onlyonce_store::Store;
+
+use crate::apply::{Applied, Start};
+use crate::engine::Inner;
+use crate::run::may_hold_the_key;
+use crate::{EngineError, Runtime};
+
+type Claiming = Pin<Box<dyn Future<Output = Result<Applied, EngineError>> + Send>>;
+
+/// The first pause between two attempts to give a key back.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A claim under way. Polled by the caller; finished by a task if the caller drops it.
+struct Carried<S: Store, R: Runtime> {
+    inner: Arc<Inner<S, R>>,
+    id: RecordId,
+    fence: Fence,
+    claiming: Option<Claiming>,
+}
+
+impl<S: Store, R: Runtime> Inner<S, R> {
+    /// Claims, carrying the claim through even if the returned future is dropped.
+    pub(crate) async fn claim_in_full(
+        self: &Arc<Self>,
+        id: RecordId,
+        command: Command,
+        fence: Fence,
+        start: Start,
+    ) -> Result<Applied, EngineError> {
+        let inner = Arc::clone(self);
+        let claiming: Claiming = Box::pin(async move { inner.apply(&id, &command, start).await });
+        let claiming = Some(claiming);
+        let result = Carried {
+            inner: Arc::clone(self),
+            id,
+            fence,
+            claiming,
+        }
+        .await;
+        if result.is_err() && may_hold_the_key(&result) {
+            self.give_back(id, fence);
+        }
+        result
+    }
+
+    /// Releases a key under `fence`, if it is held under it, in a task of its own.
+    fn give_back(self: &Arc<Self>, id: RecordId, fence: Fence) {
+        let inner = Arc::clone(self);
+        self.runtime
+            .spawn(async move { inner.release(&id, fence).await });
+    }
+
+    async fn release(&self, id: &RecordId, fence: Fence) {
+        let deadline = self.runtime.elapsed() + self.config.settle_patience;
+        let mut pause = RETRY_PAUSE_MIN;
+        while let Err(error) = self
+            .apply(id, &Command::Release { fence }, Start::Read)
+            .await
+        {
+            let hopeless = matches!(&error, EngineError::Store(error) if !error.is_transient());
+            if hopeless || self.runtime.elapsed() >= deadline {
+                return;
+            }
+            self.runtime.sleep(pause).await;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        }
+        self.waiting.wake(id);
+    }
+}
+
+impl<S: Store, R: Runtime> Future for Carried<S, R> {
+    type Output = Result<Applied, EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(claiming) = &mut self.claiming else {
+            return Poll::Pending;
+        };
+        let result = std::task::ready!(claiming.as_mut().poll(context));
+        self.claiming = None;
+        Poll::Ready(result)
+    }
+}
+
+impl<S: Store, R: Runtime> Drop for Carried<S, R> {
+    fn drop(&mut self) {
+        let Some(claiming) = self.claiming.take() else {
+            return;
+        };
+        let (inner, id, fence) = (Arc::clone(&self.inner), self.id, self.fence);
+        self.inner.runtime.spawn(async move {
+            if may_hold_the_key(&claiming.await) {
+                inner.release(&id, fence).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,282 @@
+//! The engine and how it is put together.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::{
+    Command, Decision, Fence, Keyring, Policy, Record, RecordId, Resolution, RouteName, Secret,
+    Timestamp,
+};
+use onlyonce_store::Store;
+
+use crate::apply::Start;
+use crate::clock::ClockEstimate;
+use crate::tasks::Tasks;
+use crate::waiting::Waiting;
+use crate::{EngineConfig, EngineError, NoResolver, Observer, Resolver, Runtime, TokioRuntime};
+
+/// The policies of all routes.
+#[derive(Debug, Clone, Default)]
+pub struct Policies {
+    default: Arc<Policy>,
+    by_route: HashMap<Box<str>, Arc<Policy>>,
+}
+
+impl Policies {
+    /// One policy for every route that has none of its own.
+    #[must_use]
+    pub fn new(default: Policy) -> Self {
+        Self {
+            default: Arc::new(default),
+            by_route: HashMap::new(),
+        }
+    }
+
+    /// A route with a policy of its own.
+    #[must_use]
+    pub fn route(mut self, route: &RouteName, policy: Policy) -> Self {
+        self.by_route
+            .insert(route.as_str().into(), Arc::new(policy));
+        self
+    }
+
+    /// The policy of a route. A row of a route that is no longer configured gets the default.
+    #[must_use]
+    pub fn of(&self, route: &RouteName) -> &Arc<Policy> {
+        self.by_route.get(route.as_str()).unwrap_or(&self.default)
+    }
+
+    pub(crate) fn default_policy(&self) -> &Policy {
+        &self.default
+    }
+}
+
+/// Runs work once per key over a store. Clones share everything.
+pub struct Engine<S, R = TokioRuntime> {
+    pub(crate) inner: Arc<Inner<S, R>>,
+}
+
+pub(crate) struct Inner<S, R> {
+    pub(crate) store: S,
+    pub(crate) runtime: R,
+    pub(crate) config: EngineConfig,
+    pub(crate) policies: Policies,
+    pub(crate) secret: Secret,
+    pub(crate) previous_secret: Option<Secret>,
+    pub(crate) keyring: Option<Keyring>,
+    pub(crate) observer: Box<dyn Observer>,
+    pub(crate) resolver: Box<dyn Resolver>,
+    pub(crate) clock: ClockEstimate,
+    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) tasks: Arc<Tasks>,
+}
+
+impl<S: Store> Engine<S> {
+    /// An engine on the current tokio runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn builder(store: S) -> EngineBuilder<S> {
+        EngineBuilder::new(store, TokioRuntime::current())
+    }
+}
+
+impl<S: Store, R: Runtime> Engine<S, R> {
+    /// The store's time, as well as it is known.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.inner.store
+    }
+
+    /// The policies of all routes.
+    #[must_use]
+    pub fn policies(&self) -> &Policies {
+        &self.inner.policies
+    }
+
+    /// Carries out a person's decision about a key.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn resolve(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+        resolution: Resolution,
+    ) -> Result<Decision, EngineError> {
+        let command = Command::Resolve { fence, resolution };
+        let applied = self.inner.apply(id, &command, Start::Read).await?;
+        self.inner.waiting.wake(id);
+        Ok(applied.decision)
+    }
+
+    /// Stops granting executions, lets the running ones finish for up to `grace`, then settles
+    /// the rest as unknown. Gives the number of those. Replays are answered throughout.
+    pub async fn drain(&self, grace: Duration) -> usize {
+        let tasks = &self.inner.tasks;
+        tasks.stop_granting();
+        self.inner.within(grace, tasks.idle()).await;
+        let unfinished = tasks.abort();
+        let patience = self.inner.config.settle_patience;
+        self.inner.within(patience, tasks.idle()).await;
+        unfinished
+    }
+}
+
+impl<S: Store, R: Runtime> Inner<S, R> {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.at(self.runtime.elapsed())
+    }
+
+    /// The policy that a command is decided by: the claim's route, or else the row's.
+    pub(crate) fn policy_for(&self, command: &Command, record: Option<&Record>) -> &Policy {
+        if let Command::Claim(claim) = command {
+            return self.policies.of(&claim.route);
+        }
+        record.map_or(self.policies.default_policy(), |record| {
+            self.policies.of(&record.route)
+        })
+    }
+}
+
+impl<S, R> Clone for Engine<S, R> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<S: Store, R> fmt::Debug for Engine<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({})", self.inner.store.profile().name)
+    }
+}
+
+/// Collects what an engine needs; [`open`](Self::open) asks the store for the rest.
+#[must_use]
+pub struct EngineBuilder<S, R = TokioRuntime> {
+    store: S,
+    runtime: R,
+    config: EngineConfig,
+    policies: Policies,
+    secret: Option<Secret>,
+    previous_secret: Option<Secret>,
+    keyring: Option<Keyring>,
+    observer: Box<dyn Observer>,
+    resolver: Box<dyn Resolver>,
+    background: bool,
+}
+
+impl<S: Store, R: Runtime> EngineBuilder<S, R> {
+    /// An engine on a runtime of the caller's.
+    pub fn new(store: S, runtime: R) -> Self {
+        Self {
+            store,
+            runtime,
+            config: EngineConfig::default(),
+            policies: Policies::default(),
+            secret: None,
+            previous_secret: None,
+            keyring: None,
+            observer: Box::new(()),
+            resolver: Box::new(NoResolver),
+            background: true,
+        }
+    }
+
+    /// Limits and intervals.
+    pub fn config(mut self, config: EngineConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The policies of all routes. Default: the default policy for each.
+    pub fn policies(mut self, policies: Policies) -> Self {
+        self.policies = policies;
+        self
+    }
+
+    /// The hashing secret, instead of the one kept in the store.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// The secret before the current one: keys claimed under it are still found. Every instance
+    /// must have the new secret before the first key is claimed under it.
+    pub fn previous_secret(mut self, secret: Secret) -> Self {
+        self.previous_secret = Some(secret);
+        self
+    }
+
+    /// Encrypts stored responses.
+    pub fn keyring(mut self, keyring: Keyring) -> Self {
+        self.keyring = Some(keyring);
+        self
+    }
+
+    /// Who is told what happens.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Box::new(observer);
+        self
+    }
+
+    /// Who can tell whether an unknown effect happened.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.resolver = Box::new(resolver);
+        self
+    }
+
+    /// Leaves sweeping to the caller ([`Engine::sweep`]). Without sweeping, crashed executions
+    /// are noticed only when their key is asked for, and nothing is ever purged.
+    pub fn without_background(mut self) -> Self {
+        self.background = false;
+        self
+    }
+
+    /// Asks the store for its time and secret, and starts sweeping.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn open(self) -> Result<Engine<S, R>, EngineError> {
+        let runtime = self.runtime;
+        let now = self.store.now().await?;
+        let secret = match self.secret {
+            Some(secret) => secret,
+            None => Secret::new(self.store.secret(runtime.entropy()).await?),
+        };
+        let inner = Arc::new(Inner {
+            clock: ClockEstimate::new(now, runtime.elapsed()),
+            store: self.store,
+            config: self.config,
+            policies: self.policies,
+            secret,
+            previous_secret: self.previous_secret,
+            keyring: self.keyring,
+            observer: self.observer,
+            resolver: self.resolver,
+            waiting: Arc::new(Waiting::new(&self.config)),
+            tasks: Arc::new(Tasks::new(self.config.executions_max)),
+            runtime,
+        });
+        if self.background {
+            inner.start_background();
+        }
+        Ok(Engine { inner })
+    }
+}
+
+impl<S: Store, R> fmt::Debug for EngineBuilder<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EngineBuilder({})", self.store.profile().name)
+    }
+}

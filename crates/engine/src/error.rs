@@ -1,0 +1,35 @@
+//! Why the engine could not decide. Refusals that the rules foresee are replies, not errors.
+
+use onlyonce_core::SealError;
+use onlyonce_store::StoreError;
+use thiserror::Error;
+
+/// No decision, and so no execution.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The store failed. Nothing was executed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Other writers kept winning. Nothing was executed; try again.
+    #[error("the key changed {rounds} times while it was being decided; try again")]
+    Contended {
+        /// How often it was decided again.
+        rounds: u32,
+    },
+    /// The limit of concurrent executions is reached. Nothing was executed; try again.
+    #[error("{limit} executions are running, which is the limit; try again later")]
+    Overloaded {
+        /// The limit (`executions_max`).
+        limit: usize,
+    },
+    /// The engine is shutting down. Nothing was executed; try another instance.
+    #[error("this instance is shutting down; try again")]
+    ShuttingDown,
+    /// The work could not begin before its lease ended. Nothing was executed; try again.
+    #[error("this instance was too slow to begin the work in time; try again")]
+    TooLate,
+    /// The stored response is encrypted and cannot be read. It is not executed again.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+}

@@ -1,0 +1,111 @@
+//! What happens, as typed events: the one source of metrics, traces and timelines.
+
+use std::time::Duration;
+
+use onlyonce_core::{Decision, RecordId, RouteName, UnknownReason};
+use onlyonce_store::StoreError;
+
+/// Something that happened to a key.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A claim was decided.
+    Claimed {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+        /// What it was told.
+        decision: Decision,
+        /// How long the decision took, store included.
+        took: Duration,
+    },
+    /// An execution gave its outcome, or lost the right to.
+    Settled {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+        /// The outcome's name.
+        outcome: &'static str,
+        /// What the store's row made of it.
+        decision: Decision,
+        /// How long the work took.
+        worked: Duration,
+        /// How long recording the outcome took.
+        took: Duration,
+    },
+    /// An execution gave its outcome and the store would not take it in time.
+    NotSettled {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+        /// The outcome's name.
+        outcome: &'static str,
+    },
+    /// An execution's lease ran out, or was taken, while it was at work.
+    LeaseLost {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+    },
+    /// The outcome of an execution is unknown from now on.
+    BecameUnknown {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+        /// Why.
+        reason: UnknownReason,
+    },
+    /// A row's deadline passed and it was dealt with.
+    Swept {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+        /// What was done.
+        decision: Decision,
+    },
+    /// Somebody asked the upstream about an unknown outcome.
+    Reconciled {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+        /// What came of it.
+        decision: Decision,
+    },
+    /// A store operation failed.
+    StoreFailed {
+        /// Which.
+        operation: StoreOperation,
+        /// How.
+        error: &'a StoreError,
+    },
+}
+
+/// An operation of the store port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StoreOperation {
+    /// `load`
+    Load,
+    /// `swap`
+    Swap,
+    /// `due`
+    Due,
+    /// `now`
+    Now,
+}
+
+/// Somebody who wants to know. Called in the middle of requests: must be quick and not block.
+pub trait Observer: Send + Sync + 'static {
+    /// Something happened.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// Nobody wants to know.
+impl Observer for () {
+    fn observe(&self, _: &Event<'_>) {}
+}

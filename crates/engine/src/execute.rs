@@ -1,0 +1,166 @@
+//! The work's own task: run it, keep its lease, record its outcome, then tell the caller.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use onlyonce_core::{Command, Decision, Fence, RecordId, State, UnknownReason};
+use onlyonce_store::{Row, Store};
+use tokio::sync::oneshot;
+
+use crate::apply::Start;
+use crate::engine::Inner;
+use crate::execution::Shared;
+use crate::run::Granted;
+use crate::tasks::Slot;
+use crate::{EngineError, Event, Execution, Finished, Outcome, Reply, Runtime};
+
+/// How the work ended.
+enum End<T> {
+    Finished(Finished<T>),
+    Panicked,
+    ShutDown,
+}
+
+impl<S: Store, R: Runtime> Inner<S, R> {
+    /// Runs the work in a task of its own and waits for its end. Dropping this future leaves the
+    /// task alone.
+    pub(crate) async fn execute<T, F, Fut>(
+        self: &Arc<Self>,
+        granted: Granted,
+        slot: Slot,
+        work: F,
+    ) -> Result<Reply<T>, EngineError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Execution) -> Fut + Send + 'static,
+        Fut: Future<Output = Finished<T>> + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let inner = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let reply = inner.work(granted, work).await;
+            drop(slot);
+            // The caller may be gone; the outcome is recorded all the same.
+            let _ = tell.send(reply);
+        });
+        // The task can only vanish with the process.
+        told.await.unwrap_or(Ok(Reply::Unknown(None)))
+    }
+
+    async fn work<T, F, Fut>(
+        self: Arc<Self>,
+        granted: Granted,
+        work: F,
+    ) -> Result<Reply<T>, EngineError>
+    where
+        F: FnOnce(Execution) -> Fut + Send + 'static,
+        Fut: Future<Output = Finished<T>> + Send + 'static,
+    {
+        let Granted { id, mut row } = granted;
+        let execution = self.execution(id, &row);
+        let started = self.runtime.elapsed();
+        // The task may have been kept waiting for longer than the lease.
+        if !execution.is_held() {
+            self.settle(&id, row, &Outcome::Released, started).await?;
+            return Err(EngineError::TooLate);
+        }
+        let end = {
+            let running = async { work(execution.clone()).await };
+            let running = pin!(AssertUnwindSafe(running).catch_unwind());
+            let renewing = pin!(self.keep_lease(&execution, &mut row));
+            let aborted = pin!(self.tasks.aborted());
+            match select(running, select(renewing, aborted)).await {
+                Either::Left((Ok(finished), _)) => End::Finished(finished),
+                Either::Left((Err(_), _)) => End::Panicked,
+                Either::Right(_) => End::ShutDown,
+            }
+        };
+        match end {
+            End::Finished(finished) => self.finish(&id, row, finished, started).await,
+            End::Panicked => {
+                self.give_up(&id, row, UnknownReason::Panicked, started)
+                    .await
+            }
+            End::ShutDown => {
+                self.give_up(&id, row, UnknownReason::ShutDown, started)
+                    .await
+            }
+        }
+    }
+
+    fn execution(self: &Arc<Self>, id: RecordId, row: &Row) -> Execution {
+        let record = &row.record;
+        let lease_until = match record.state {
+            State::Executing { lease_until } => lease_until.as_millis(),
+            // Never granted in another state; a lease of zero refuses to begin.
+            State::Unknown { .. }
+            | State::DeadLetter { .. }
+            | State::Released { .. }
+            | State::Completed { .. }
+            | State::Expired { .. } => 0,
+        };
+        let clock = Arc::clone(self);
+        Execution {
+            shared: Arc::new(Shared {
+                id,
+                fence: record.fence,
+                attempt: record.attempt,
+                created_at: record.created_at,
+                route: record.route.clone(),
+                secret: self.secret.clone(),
+                lease_until: AtomicU64::new(lease_until),
+                lost: AtomicBool::new(false),
+                now: Box::new(move || clock.now()),
+            }),
+        }
+    }
+
+    /// Renews the lease for as long as it is polled. `row` follows what was written, so that the
+    /// completion needs no read.
+    async fn keep_lease(&self, execution: &Execution, row: &mut Row) {
+        let (id, fence) = (*execution.id(), execution.fence());
+        // At a third: two renewals may fail before the lease is over.
+        let every = self.policies.of(execution.route()).lease() / 3;
+        let mut pause = every;
+        loop {
+            self.runtime.sleep(pause).await;
+            pause = every;
+            match self.renew(&id, fence, row.clone()).await {
+                Ok(Some(renewed)) => {
+                    if let State::Executing { lease_until } = renewed.record.state {
+                        execution.renewed_until(lease_until);
+                    }
+                    *row = renewed;
+                }
+                Ok(None) => {
+                    if execution.lose() {
+                        let route = execution.route();
+                        self.observer.observe(&Event::LeaseLost { id: &id, route });
+                    }
+                    // The work goes on: it may still be able to say how it ended.
+                    return std::future::pending().await;
+                }
+                Err(_) => pause = every / 4,
+            }
+        }
+    }
+
+    /// The renewed row, or `None` when the key is no longer held.
+    async fn renew(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+        row: Row,
+    ) -> Result<Option<Row>, EngineError> {
+        let command = Command::Renew { fence };
+        let applied = self.apply(id, &command, Start::Seen(Some(row))).await?;
+        Ok(applied
+            .row
+            .filter(|_| applied.decision == Decision::Renewed))
+    }
+}

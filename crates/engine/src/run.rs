@@ -1,0 +1,273 @@
+//! The life of one request: claim, then reply, wait or execute.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select;
+use onlyonce_core::{
+    Claim, Command, Decision, Fence, FieldDigests, Fingerprint, Next, PrincipalDigest, RecordId,
+    Response, RouteName, State,
+};
+use onlyonce_store::{Row, Store, StoreError};
+
+use crate::apply::{Applied, Start};
+use crate::engine::Inner;
+use crate::tasks::Slot;
+use crate::{Engine, EngineError, Event, Execution, Finished, Replay, Reply, Runtime};
+
+/// Which record a request means, and which payload it brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The record.
+    pub id: RecordId,
+    /// The payload.
+    pub fingerprint: Fingerprint,
+    /// The payload's field digests.
+    pub fields: FieldDigests,
+}
+
+/// One request for work to be done once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Its record and payload.
+    pub identity: Identity,
+    /// The same under the previous secret, while one is configured.
+    pub previous: Option<Identity>,
+    /// Its route; the route's policy decides.
+    pub route: RouteName,
+    /// Who asks, as operators see it.
+    pub principal: PrincipalDigest,
+    /// How long to wait for somebody else's execution of the same key. `None`: not at all.
+    pub wait: Option<Duration>,
+}
+
+impl<S: Store, R: Runtime> Engine<S, R> {
+    /// Runs `work` if this request is the one to execute; otherwise says what became of the one
+    /// that was. Dropping the returned future never cancels work that has begun.
+    ///
+    /// # Errors
+    /// When no decision could be made. Nothing was executed then.
+    pub async fn run<T, F, Fut>(&self, request: Request, work: F) -> Result<Reply<T>, EngineError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Execution) -> Fut + Send + 'static,
+        Fut: Future<Output = Finished<T>> + Send + 'static,
+    {
+        let mut id = request.identity.id;
+        let asked = async {
+            let request = self.inner.locate(request).await?;
+            id = request.identity.id;
+            self.inner.ask_and_wait(&request).await
+        };
+        match asked.await {
+            Ok(Answer::Execute(granted, slot)) => self.inner.execute(granted, slot, work).await,
+            Ok(Answer::Told(applied)) => self.inner.reply(&id, applied),
+            // A row that cannot be read may be a completed charge: unknown, never absent.
+            Err(EngineError::Store(StoreError::Corrupt { .. })) => Ok(Reply::Unknown(None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A key that is ours to execute.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) id: RecordId,
+    /// The row as the claim wrote it.
+    pub(crate) row: Row,
+}
+
+/// What asking for the key came to.
+enum Answer {
+    /// The key is this request's, and so is a slot to execute in.
+    Execute(Granted, Slot),
+    /// Anything else.
+    Told(Applied),
+}
+
+impl<S: Store, R: Runtime> Inner<S, R> {
+    /// A key claimed under the previous secret stays under it until it is forgotten.
+    async fn locate(&self, mut request: Request) -> Result<Request, EngineError> {
+        if let Some(previous) = request.previous.take() {
+            // A row there that cannot be read must not be passed over, so its error ends this.
+            let row = self.load(&previous.id).await?;
+            let gone = |row: &Row| match row.record.state {
+                State::Completed { expires_at, .. } | State::Released { expires_at } => {
+                    expires_at.has_passed(self.now())
+                }
+                State::Expired { .. } => true,
+                State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => false,
+            };
+            if row.is_some_and(|row| !gone(&row)) {
+                request.identity = previous;
+            }
+        }
+        Ok(request)
+    }
+
+    /// Claims the key for a request, waiting for another's execution where that is wanted.
+    async fn ask_and_wait(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
+        match self.ask(request).await? {
+            Answer::Told(applied) if applied.decision == Decision::InFlight => {
+                self.wait(request, applied).await
+            }
+            answer @ (Answer::Execute(..) | Answer::Told(_)) => Ok(answer),
+        }
+    }
+
+    /// Claims the key for a request.
+    async fn ask(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
+        let started = self.runtime.elapsed();
+        let answer = self.claim(request).await;
+        if let Ok(answer) = &answer {
+            let decision = match answer {
+                Answer::Execute(..) => Decision::Execute,
+                Answer::Told(applied) => applied.decision,
+            };
+            self.observer.observe(&Event::Claimed {
+                id: &request.identity.id,
+                route: &request.route,
+                decision,
+                took: self.runtime.elapsed().saturating_sub(started),
+            });
+        }
+        answer
+    }
+
+    async fn claim(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
+        let id = request.identity.id;
+        let fence = Fence::from_bytes(self.runtime.entropy());
+        let command = Command::Claim(Claim {
+            fingerprint: request.identity.fingerprint,
+            fields: request.identity.fields.clone(),
+            fence,
+            route: request.route.clone(),
+            principal: request.principal,
+        });
+        let slot = self.tasks.reserve();
+        let mut start = Start::Seen(None);
+        if self.store.profile().cheap_reads || slot.is_err() {
+            let row = self.load(&id).await?;
+            if let (decision, Next::Keep) = self.decide(&command, row.as_ref()) {
+                return Ok(Answer::Told(Applied { decision, row }));
+            }
+            start = Start::Seen(row);
+        }
+        // Only now, so that replays are answered also at the limit and during shutdown.
+        let slot = slot?;
+        let applied = self.claim_in_full(id, command, fence, start).await?;
+        match applied {
+            Applied {
+                decision: Decision::Execute,
+                row: Some(row),
+            } => Ok(Answer::Execute(Granted { id, row }, slot)),
+            told => Ok(Answer::Told(told)),
+        }
+    }
+
+    /// Waits for somebody else's execution, as long as the request allows.
+    async fn wait(
+        self: &Arc<Self>,
+        request: &Request,
+        in_flight: Applied,
+    ) -> Result<Answer, EngineError> {
+        let id = &request.identity.id;
+        let ticket = request
+            .wait
+            .and_then(|wait| Some((wait, self.waiting.join(id)?)));
+        let Some((wait, ticket)) = ticket else {
+            return Ok(Answer::Told(in_flight));
+        };
+        let deadline = self.runtime.elapsed() + wait;
+        let mut pause = self.config.wait_poll_min;
+        loop {
+            // Listening begins before looking, or a settlement in between would go unheard.
+            let mut settled = pin!(ticket.settled.notified());
+            settled.as_mut().enable();
+            let answer = self.ask(request).await?;
+            let still =
+                matches!(&answer, Answer::Told(told) if told.decision == Decision::InFlight);
+            let left = deadline.saturating_sub(self.runtime.elapsed());
+            if !still || left.is_zero() {
+                return Ok(answer);
+            }
+            select(settled, pin!(self.runtime.sleep(pause.min(left)))).await;
+            pause = (pause * 2).min(self.config.wait_poll_max);
+        }
+    }
+
+    /// What a request is told that does not execute.
+    fn reply<T>(&self, id: &RecordId, applied: Applied) -> Result<Reply<T>, EngineError> {
+        match applied.decision {
+            Decision::Replay | Decision::NotReplayable => self.stored(id, applied),
+            Decision::AlreadyUsed => Ok(Reply::AlreadyUsed),
+            Decision::Mismatch => {
+                let fields = applied.row.map(|row| row.record.fields).unwrap_or_default();
+                Ok(Reply::Mismatch(fields))
+            }
+            Decision::InFlight => match applied.into_record() {
+                Some(record) => Ok(Reply::InFlight(record)),
+                None => Ok(Reply::Unknown(None)),
+            },
+            Decision::Unknown
+            // A claim is told nothing else; if it were, not knowing is the safe answer.
+            | Decision::Execute
+            | Decision::Renewed
+            | Decision::Settled
+            | Decision::AlreadySettled
+            | Decision::Fenced
+            | Decision::NotDue
+            | Decision::LeaseExpired
+            | Decision::Probe
+            | Decision::DeadLettered
+            | Decision::Expired
+            | Decision::Purged
+            | Decision::StillUnknown
+            | Decision::NotAllowed => Ok(Reply::Unknown(applied.into_record())),
+        }
+    }
+
+    /// The stored answer of a completed row; unknown when the row is anything else.
+    pub(crate) fn stored<T>(
+        &self,
+        id: &RecordId,
+        applied: Applied,
+    ) -> Result<Reply<T>, EngineError> {
+        let Some(Row { record, .. }) = applied.row else {
+            return Ok(Reply::Unknown(None));
+        };
+        let State::Completed {
+            response,
+            expires_at,
+        } = record.state
+        else {
+            return Ok(Reply::Unknown(Some(Box::new(record))));
+        };
+        let response = match response {
+            Response::Plain(response) => response,
+            Response::Sealed(sealed) => {
+                let ring = self.keyring.as_ref();
+                ring.ok_or(onlyonce_core::SealError::UnknownKey(sealed.key_id))?
+                    .open(id, record.fence, &sealed)?
+            }
+            Response::Tombstone(reason) => return Ok(Reply::NotReplayable(reason)),
+        };
+        Ok(Reply::Replayed(Replay {
+            response,
+            created_at: record.created_at,
+            expires_at,
+            response_schema: record.response_schema,
+        }))
+    }
+}
+
+/// Whether a failed or abandoned claim may have left a row behind.
+pub(crate) fn may_hold_the_key(result: &Result<Applied, EngineError>) -> bool {
+    match result {
+        Ok(applied) => applied.decision == Decision::Execute,
+        Err(EngineError::Store(error)) => StoreError::may_have_written(error),
+        Err(_) => false,
+    }
+}

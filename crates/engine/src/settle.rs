@@ -1,0 +1,218 @@
+//! Recording an outcome, and what the caller is told when that does not go as planned.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::{
+    Command, Decision, Fence, RecordId, Response, SealError, StoredResponse, TombstoneReason,
+    UnknownReason,
+};
+use onlyonce_store::{Row, Store, StoreError};
+
+use crate::apply::{Applied, Start};
+use crate::engine::Inner;
+use crate::{EngineError, Event, Finished, Outcome, Reply, Runtime};
+
+/// The first pause between two attempts to record an outcome.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+impl<S: Store, R: Runtime> Inner<S, R> {
+    /// Records what finished work says, then tells its caller.
+    ///
+    /// A final answer is shown only once it is durable: a client that saw it must get the same
+    /// one on every retry.
+    pub(crate) async fn finish<T>(
+        self: &Arc<Self>,
+        id: &RecordId,
+        row: Row,
+        finished: Finished<T>,
+        started: Duration,
+    ) -> Result<Reply<T>, EngineError> {
+        let Finished { outcome, value } = finished;
+        let record = Box::new(row.record.clone());
+        let applied = self.settle(id, row, &outcome, started).await;
+        let final_answer = match &outcome {
+            Outcome::Completed(_) | Outcome::NotReplayable(_) => true,
+            Outcome::Released | Outcome::Rejected | Outcome::Unknown(_) => false,
+        };
+        match applied {
+            Err(_) if final_answer => Ok(Reply::Unknown(Some(record))),
+            Ok(applied) if final_answer && applied.decision != Decision::Settled => {
+                self.settled_before(id, applied, outcome, value)
+            }
+            Ok(_) | Err(_) => Ok(Reply::Executed { value, outcome }),
+        }
+    }
+
+    /// The key had its outcome already: from an earlier attempt to record this one, whose
+    /// acknowledgement was lost, or from somebody else. What the row says is the answer.
+    fn settled_before<T>(
+        &self,
+        id: &RecordId,
+        applied: Applied,
+        outcome: Outcome,
+        value: T,
+    ) -> Result<Reply<T>, EngineError> {
+        match (self.stored(id, applied)?, &outcome) {
+            (Reply::Replayed(replay), Outcome::Completed(response))
+                if replay.response == *response =>
+            {
+                Ok(Reply::Executed { value, outcome })
+            }
+            (Reply::NotReplayable(stored), Outcome::NotReplayable(reason)) if stored == *reason => {
+                Ok(Reply::Executed { value, outcome })
+            }
+            (reply, _) => Ok(reply),
+        }
+    }
+
+    /// Records that nobody knows how the work ended.
+    pub(crate) async fn give_up<T>(
+        self: &Arc<Self>,
+        id: &RecordId,
+        row: Row,
+        reason: UnknownReason,
+        started: Duration,
+    ) -> Result<Reply<T>, EngineError> {
+        let record = Box::new(row.record.clone());
+        // If this fails too, the lease runs out and the outcome becomes unknown then.
+        let applied = self
+            .settle(id, row, &Outcome::Unknown(reason), started)
+            .await;
+        let record = applied
+            .ok()
+            .and_then(Applied::into_record)
+            .unwrap_or(record);
+        Ok(Reply::Unknown(Some(record)))
+    }
+
+    /// Writes an outcome, patiently, and wakes whoever waits for it.
+    pub(crate) async fn settle(
+        &self,
+        id: &RecordId,
+        row: Row,
+        outcome: &Outcome,
+        started: Duration,
+    ) -> Result<Applied, EngineError> {
+        let route = row.record.route.clone();
+        let (worked, name) = (self.runtime.elapsed(), outcome.name());
+        let result = self.write(id, row, outcome).await;
+        self.waiting.wake(id);
+        match &result {
+            Ok(Applied { decision, .. }) => self.observer.observe(&Event::Settled {
+                id,
+                route: &route,
+                outcome: name,
+                decision: *decision,
+                worked: worked.saturating_sub(started),
+                took: self.runtime.elapsed().saturating_sub(worked),
+            }),
+            Err(_) => {
+                self.observer.observe(&Event::NotSettled {
+                    id,
+                    route: &route,
+                    outcome: name,
+                });
+            }
+        }
+        if let (Ok(_), Outcome::Unknown(reason)) = (&result, outcome) {
+            let reason = *reason;
+            self.observer.observe(&Event::BecameUnknown {
+                id,
+                route: &route,
+                reason,
+            });
+        }
+        result
+    }
+
+    async fn write(
+        &self,
+        id: &RecordId,
+        row: Row,
+        outcome: &Outcome,
+    ) -> Result<Applied, EngineError> {
+        let fence = row.record.fence;
+        let mut command = self.command(id, fence, outcome)?;
+        let deadline = self.runtime.elapsed() + self.config.settle_patience;
+        let mut pause = RETRY_PAUSE_MIN;
+        let mut start = Start::Seen(Some(row));
+        loop {
+            let error = match self.apply(id, &command, start).await {
+                Ok(applied) => return Ok(applied),
+                Err(error) => error,
+            };
+            if let EngineError::Store(refused) = &error {
+                if matches!(refused, StoreError::TooLarge { .. }) && !is_tombstone(&command) {
+                    // It was executed, so the key must say so, if without the answer.
+                    let response = Response::Tombstone(TombstoneReason::TooLarge);
+                    command = Command::Complete { fence, response };
+                    start = Start::Read;
+                    continue;
+                }
+                if !refused.is_transient() {
+                    return Err(error);
+                }
+            }
+            if self.runtime.elapsed() >= deadline {
+                return Err(error);
+            }
+            self.runtime.sleep(pause).await;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+            start = Start::Read;
+        }
+    }
+
+    fn command(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+        outcome: &Outcome,
+    ) -> Result<Command, EngineError> {
+        Ok(match outcome {
+            Outcome::Completed(response) => Command::Complete {
+                fence,
+                response: self.seal(id, fence, response)?,
+            },
+            Outcome::NotReplayable(reason) => Command::Complete {
+                fence,
+                response: Response::Tombstone(*reason),
+            },
+            Outcome::Released => Command::Release { fence },
+            Outcome::Rejected => Command::Evict { fence },
+            Outcome::Unknown(reason) => Command::MarkUnknown {
+                fence,
+                reason: *reason,
+            },
+        })
+    }
+
+    /// The response as it is stored: encrypted where a key ring is configured.
+    pub(crate) fn seal(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+        response: &StoredResponse,
+    ) -> Result<Response, EngineError> {
+        let Some(ring) = &self.keyring else {
+            return Ok(Response::Plain(response.clone()));
+        };
+        match ring.seal(id, fence, self.runtime.entropy(), response) {
+            Ok(sealed) => Ok(Response::Sealed(sealed)),
+            // Too large to encrypt: executed, and never stored in the clear.
+            Err(SealError::CannotSeal) => Ok(Response::Tombstone(TombstoneReason::TooLarge)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_tombstone(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Complete {
+            response: Response::Tombstone(_),
+            ..
+        }
+    )
+}

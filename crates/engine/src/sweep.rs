@@ -1,0 +1,186 @@
+//! What happens when nobody asks: leases run out, unknown outcomes are looked into, settled rows
+//! are forgotten.
+//!
+//! Any number of processes may sweep one store. Every row is dealt with by a swap, so of several
+//! sweepers one wins and the others find nothing due.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+
+use futures_util::{FutureExt, StreamExt, stream};
+use onlyonce_core::{Command, Decision, RecordId, Response, UnknownReason, Verdict};
+use onlyonce_store::{Row, Store};
+
+use crate::apply::{Applied, Start};
+use crate::engine::Inner;
+use crate::{Engine, EngineError, Event, Runtime};
+
+/// How many batches one pass takes at most, so that a pass over a huge backlog ends.
+const BATCHES_MAX: usize = 64;
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SweepReport {
+    /// Executions whose lease had run out; their outcome is unknown now.
+    pub leases_expired: usize,
+    /// Unknown outcomes that are being looked into.
+    pub probes: usize,
+    /// Unknown outcomes that wait for a person now.
+    pub dead_lettered: usize,
+    /// Rows past their retention that are kept for audit.
+    pub expired: usize,
+    /// Rows that were removed.
+    pub purged: usize,
+    /// Rows that could not be read or written; they stay as they are.
+    pub failed: usize,
+}
+
+impl SweepReport {
+    fn count(&mut self, decision: Option<Decision>) {
+        match decision {
+            Some(Decision::LeaseExpired) => self.leases_expired += 1,
+            Some(Decision::Probe) => self.probes += 1,
+            Some(Decision::DeadLettered) => self.dead_lettered += 1,
+            Some(Decision::Expired) => self.expired += 1,
+            Some(Decision::Purged) => self.purged += 1,
+            None => self.failed += 1,
+            // Another sweeper was there first, or the row was renewed.
+            Some(
+                Decision::NotDue
+                | Decision::Execute
+                | Decision::Replay
+                | Decision::NotReplayable
+                | Decision::AlreadyUsed
+                | Decision::InFlight
+                | Decision::Mismatch
+                | Decision::Unknown
+                | Decision::Renewed
+                | Decision::Settled
+                | Decision::AlreadySettled
+                | Decision::Fenced
+                | Decision::StillUnknown
+                | Decision::NotAllowed,
+            ) => {}
+        }
+    }
+}
+
+impl<S: Store, R: Runtime> Engine<S, R> {
+    /// One pass over everything that is due. Runs by itself in the background unless the engine
+    /// was built without.
+    ///
+    /// # Errors
+    /// When the store cannot say what is due.
+    pub async fn sweep(&self) -> Result<SweepReport, EngineError> {
+        self.inner.sweep().await
+    }
+}
+
+impl<S: Store, R: Runtime> Inner<S, R> {
+    /// Sweeps and keeps the clock fresh until the engine is dropped or drained.
+    pub(crate) fn start_background(self: &Arc<Self>) {
+        let (engine, runtime) = (Arc::downgrade(self), self.runtime.clone());
+        let every = self.config.sweep_every;
+        self.runtime.spawn(async move {
+            while let Some(inner) =
+                Weak::upgrade(&engine).filter(|inner| !inner.tasks.is_draining())
+            {
+                inner.refresh_clock().await;
+                // A store that fails was reported by whoever called it; the next pass tries again.
+                let _ = inner.sweep().await;
+                drop(inner);
+                runtime.sleep(every).await;
+            }
+        });
+    }
+
+    async fn refresh_clock(&self) {
+        if self.clock.age(self.runtime.elapsed()) >= self.config.clock_refresh
+            && let Ok(now) = self.store_now().await
+        {
+            self.clock.sample(now, self.runtime.elapsed());
+        }
+    }
+
+    async fn sweep(self: &Arc<Self>) -> Result<SweepReport, EngineError> {
+        let mut report = SweepReport::default();
+        for _ in 0..BATCHES_MAX {
+            let due = self.due(self.config.sweep_batch).await?;
+            let (found, failed) = (due.len(), report.failed);
+            let mut swept = stream::iter(due)
+                .map(|id| async move { self.sweep_one(id).await })
+                .buffer_unordered(self.config.sweep_concurrency);
+            while let Some(decision) = swept.next().await {
+                report.count(decision);
+            }
+            // Rows that fail stay due; going on with nothing else would never end.
+            if found < self.config.sweep_batch || report.failed - failed == found {
+                break;
+            }
+        }
+        Ok(report)
+    }
+
+    /// Deals with one row. `None` when it could not be read or written.
+    async fn sweep_one(self: &Arc<Self>, id: RecordId) -> Option<Decision> {
+        let Some(row) = self.load(&id).await.ok()? else {
+            return Some(Decision::NotDue);
+        };
+        let route = row.record.route.clone();
+        let start = Start::Seen(Some(row));
+        let Applied { decision, row } = self.apply(&id, &Command::Sweep, start).await.ok()?;
+        if decision == Decision::NotDue {
+            return Some(decision);
+        }
+        self.observer.observe(&Event::Swept {
+            id: &id,
+            route: &route,
+            decision,
+        });
+        match (decision, row) {
+            (Decision::LeaseExpired, _) => {
+                let reason = UnknownReason::LeaseExpired;
+                self.observer.observe(&Event::BecameUnknown {
+                    id: &id,
+                    route: &route,
+                    reason,
+                });
+                self.waiting.wake(&id);
+            }
+            (Decision::Probe, Some(row)) => {
+                let inner = Arc::clone(self);
+                self.runtime
+                    .spawn(async move { inner.probe(id, row).await });
+            }
+            _ => {}
+        }
+        Some(decision)
+    }
+
+    /// Asks about one unknown outcome. The sweep that led here has already set the time of the
+    /// next attempt, so nobody else asks meanwhile, and a crash here only means asking again.
+    async fn probe(self: Arc<Self>, id: RecordId, row: Row) {
+        let (fence, route) = (row.record.fence, row.record.route.clone());
+        let asked = AssertUnwindSafe(async { self.resolver.resolve(&id, &row.record).await });
+        let verdict = asked.catch_unwind().await.unwrap_or(Verdict::Pending);
+        let verdict = match verdict {
+            Verdict::Completed(Response::Plain(response)) => {
+                let Ok(response) = self.seal(&id, fence, &response) else {
+                    return;
+                };
+                Verdict::Completed(response)
+            }
+            other @ (Verdict::Completed(_) | Verdict::NotFound | Verdict::Pending) => other,
+        };
+        let command = Command::Reconcile { fence, verdict };
+        let applied = self.apply(&id, &command, Start::Seen(Some(row))).await;
+        self.waiting.wake(&id);
+        if let Ok(Applied { decision, .. }) = applied {
+            self.observer.observe(&Event::Reconciled {
+                id: &id,
+                route: &route,
+                decision,
+            });
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Callers that wait for a key which somebody else executes.
+//!
+//! Within this process they are woken the moment the key is settled. For a key that another
+//! process executes they look at the store again with growing pauses. Both the number per key
+//! and the number in all are limited, so a storm of retries cannot fill the memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onlyonce_core::RecordId;
+use tokio::sync::Notify;
+
+use crate::EngineConfig;
+
+/// Who waits for what.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    room: Mutex<Room>,
+    per_key_max: usize,
+    all_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    keys: HashMap<RecordId, Key>,
+    all: usize,
+}
+
+#[derive(Debug, Default)]
+struct Key {
+    settled: Arc<Notify>,
+    waiters: usize,
+}
+
+/// One caller's place; left when dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    waiting: Arc<Waiting>,
+    id: RecordId,
+    /// Signalled when the key is settled in this process.
+    pub(crate) settled: Arc<Notify>,
+}
+
+impl Waiting {
+    pub(crate) fn new(config: &EngineConfig) -> Self {
+        Self {
+            room: Mutex::default(),
+            per_key_max: config.waiters_per_key_max,
+            all_max: config.waiters_max,
+        }
+    }
+
+    /// A place to wait for `id`, or `None` when a limit is reached.
+    pub(crate) fn join(self: &Arc<Self>, id: &RecordId) -> Option<Ticket> {
+        let mut room = self.room();
+        if room.all >= self.all_max {
+            return None;
+        }
+        let key = room.keys.entry(*id).or_default();
+        if key.waiters >= self.per_key_max {
+            return None;
+        }
+        key.waiters += 1;
+        let settled = Arc::clone(&key.settled);
+        room.all += 1;
+        Some(Ticket {
+            waiting: Arc::clone(self),
+            id: *id,
+            settled,
+        })
+    }
+
+    /// Wakes everybody who waits for `id`.
+    pub(crate) fn wake(&self, id: &RecordId) {
+        if let Some(key) = self.room().keys.get(id) {
+            key.settled.notify_waiters();
+        }
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        // Nothing that can panic runs under the lock, so a poisoned room is still whole.
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut room = self.waiting.room();
+        room.all = room.all.saturating_sub(1);
+        if let Some(key) = room.keys.get_mut(&self.id) {
+            key.waiters = key.waiters.saturating_sub(1);
+            if key.waiters == 0 {
+                room.keys.remove(&self.id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: RecordId = RecordId::from_bytes([1; 32]);
+    const OTHER: RecordId = RecordId::from_bytes([2; 32]);
+
+    fn waiting(waiters_per_key_max: usize, waiters_max: usize) -> Arc<Waiting> {
+        let config = EngineConfig {
+            waiters_per_key_max,
+            waiters_max,
+            ..EngineConfig::default()
+        };
+        Arc::new(Waiting::new(&config))
+    }
+
+    /// Ten thousand retries of one key must not take every place.
+    #[test]
+    fn places_are_limited_per_key_and_in_all_and_are_given_back() {
+        let waiting = waiting(2, 3);
+        let first = waiting.join(&ID).unwrap();
+        let _second = waiting.join(&ID).unwrap();
+        assert!(waiting.join(&ID).is_none(), "per key");
+        let _third = waiting.join(&OTHER).unwrap();
+        assert!(waiting.join(&OTHER).is_none(), "in all");
+        drop(first);
+        assert!(waiting.join(&ID).is_some());
+    }
+
+    #[test]
+    fn nothing_is_kept_for_keys_that_nobody_waits_for() {
+        let waiting = waiting(2, 3);
+        drop(waiting.join(&ID));
+        waiting.wake(&ID);
+        assert!(waiting.room().keys.is_empty());
+    }
+}
