@@ -87,6 +87,19 @@ enum Answer {
     Told(Applied),
 }
 
+impl Answer {
+    fn decision(&self) -> Decision {
+        match self {
+            Self::Execute(..) => Decision::Execute,
+            Self::Told(applied) => applied.decision,
+        }
+    }
+
+    fn is_in_flight(&self) -> bool {
+        self.decision() == Decision::InFlight
+    }
+}
+
 impl<S: Store, R: Runtime> Inner<S, R> {
     /// A key claimed under the previous secret stays under it until it is forgotten.
     async fn locate(&self, mut request: Request) -> Result<Request, EngineError> {
@@ -109,31 +122,29 @@ impl<S: Store, R: Runtime> Inner<S, R> {
 
     /// Claims the key for a request, waiting for another's execution where that is wanted.
     async fn ask_and_wait(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
-        match self.ask(request).await? {
-            Answer::Told(applied) if applied.decision == Decision::InFlight => {
-                self.wait(request, applied).await
-            }
-            answer @ (Answer::Execute(..) | Answer::Told(_)) => Ok(answer),
+        let started = self.runtime.elapsed();
+        let answer = self.claim(request).await?;
+        self.report(request, &answer, started);
+        let Answer::Told(in_flight) = answer else {
+            return Ok(answer);
+        };
+        if in_flight.decision != Decision::InFlight {
+            return Ok(Answer::Told(in_flight));
         }
+        let answer = self.wait(request, in_flight).await?;
+        if !answer.is_in_flight() {
+            self.report(request, &answer, started);
+        }
+        Ok(answer)
     }
 
-    /// Claims the key for a request.
-    async fn ask(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
-        let started = self.runtime.elapsed();
-        let answer = self.claim(request).await;
-        if let Ok(answer) = &answer {
-            let decision = match answer {
-                Answer::Execute(..) => Decision::Execute,
-                Answer::Told(applied) => applied.decision,
-            };
-            self.observer.observe(&Event::Claimed {
-                id: &request.identity.id,
-                route: &request.route,
-                decision,
-                took: self.runtime.elapsed().saturating_sub(started),
-            });
-        }
-        answer
+    fn report(&self, request: &Request, answer: &Answer, started: Duration) {
+        self.observer.observe(&Event::Claimed {
+            id: &request.identity.id,
+            route: &request.route,
+            decision: answer.decision(),
+            took: self.runtime.elapsed().saturating_sub(started),
+        });
     }
 
     async fn claim(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
@@ -186,11 +197,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             // Listening begins before looking, or a settlement in between would go unheard.
             let mut settled = pin!(ticket.settled.notified());
             settled.as_mut().enable();
-            let answer = self.ask(request).await?;
-            let still =
-                matches!(&answer, Answer::Told(told) if told.decision == Decision::InFlight);
+            let answer = self.claim(request).await?;
             let left = deadline.saturating_sub(self.runtime.elapsed());
-            if !still || left.is_zero() {
+            if !answer.is_in_flight() || left.is_zero() {
                 return Ok(answer);
             }
             select(settled, pin!(self.runtime.sleep(pause.min(left)))).await;

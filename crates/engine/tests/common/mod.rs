@@ -1,0 +1,174 @@
+//! What the engine's tests share: short policies, an event log, and stores that misbehave.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "each test file uses a part"
+)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onlyonce_core::{Policy, Record, RecordId, StoredResponse, Timestamp};
+use onlyonce_engine::{Engine, Event, Finished, Observer, Policies, Reply};
+use onlyonce_store::{MemoryStore, Row, Store, StoreError, StoreProfile, Swap, Version};
+
+/// A policy whose lease is short enough to run out in a test.
+pub(crate) fn short_lease() -> Policies {
+    Policies::new(
+        Policy::builder()
+            .lease(Duration::from_millis(200))
+            .build()
+            .unwrap(),
+    )
+}
+
+pub(crate) async fn engine() -> Engine<MemoryStore> {
+    Engine::builder(MemoryStore::new()).open().await.unwrap()
+}
+
+/// Work that succeeds with `body`, counting how often it ran.
+pub(crate) fn counted(
+    runs: &Arc<AtomicUsize>,
+    body: &'static str,
+) -> impl FnOnce(onlyonce_engine::Execution) -> std::future::Ready<Finished<&'static str>> + Send + 'static
+{
+    let runs = Arc::clone(runs);
+    move |_| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Finished::completed(StoredResponse::from_bytes(body), body))
+    }
+}
+
+/// The reply's name, for assertions that read well.
+pub(crate) fn name<T>(reply: &Reply<T>) -> &'static str {
+    match reply {
+        Reply::Executed { .. } => "executed",
+        Reply::Replayed(_) => "replayed",
+        Reply::NotReplayable(_) => "not replayable",
+        Reply::AlreadyUsed => "already used",
+        Reply::InFlight(_) => "in flight",
+        Reply::Mismatch(_) => "mismatch",
+        Reply::Unknown(_) => "unknown",
+    }
+}
+
+/// The replayed body.
+pub(crate) fn body<T>(reply: &Reply<T>) -> &[u8] {
+    match reply {
+        Reply::Replayed(replay) => &replay.response.body,
+        _ => panic!("expected a replay, got {}", name(reply)),
+    }
+}
+
+/// Keeps every event as text.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventLog(Arc<Mutex<Vec<String>>>);
+
+impl EventLog {
+    pub(crate) fn contains(&self, part: &str) -> bool {
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|event| event.contains(part))
+    }
+}
+
+impl Observer for EventLog {
+    fn observe(&self, event: &Event<'_>) {
+        self.0.lock().unwrap().push(format!("{event:?}"));
+    }
+}
+
+/// What the next swaps do instead of working.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Written, and the acknowledgement is lost.
+    WrittenUnacknowledged,
+    /// Not written, and nobody can tell.
+    LostUnacknowledged,
+    /// Turned away.
+    Unavailable,
+    /// Never answers.
+    Hangs,
+    /// The record is too large.
+    TooLarge,
+}
+
+/// A memory store whose swaps fail as scripted, one fault per swap.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Faulty {
+    pub(crate) store: MemoryStore,
+    pub(crate) script: Arc<Mutex<Vec<Fault>>>,
+    pub(crate) corrupt: Arc<Mutex<bool>>,
+    pub(crate) cheap_reads: bool,
+    pub(crate) swaps: Arc<AtomicUsize>,
+    pub(crate) loads: Arc<AtomicUsize>,
+}
+
+impl Faulty {
+    /// The next swaps fail like this.
+    pub(crate) fn fail(&self, faults: &[Fault]) {
+        self.script.lock().unwrap().extend(faults.iter().rev());
+    }
+}
+
+impl Store for Faulty {
+    fn profile(&self) -> StoreProfile {
+        StoreProfile {
+            cheap_reads: self.cheap_reads,
+            ..self.store.profile()
+        }
+    }
+
+    async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
+        if *self.corrupt.lock().unwrap() {
+            return Err(StoreError::Corrupt {
+                version: Version(1),
+                reason: "flipped".into(),
+            });
+        }
+        self.store.load(id).await
+    }
+
+    async fn swap(
+        &self,
+        id: &RecordId,
+        expected: Option<Version>,
+        next: Option<&Record>,
+    ) -> Result<Swap, StoreError> {
+        self.swaps.fetch_add(1, Ordering::SeqCst);
+        let fault = self.script.lock().unwrap().pop();
+        match fault {
+            None => self.store.swap(id, expected, next).await,
+            Some(Fault::WrittenUnacknowledged) => {
+                let _ = self.store.swap(id, expected, next).await?;
+                Err(StoreError::ambiguous("the connection was cut"))
+            }
+            Some(Fault::LostUnacknowledged) => Err(StoreError::ambiguous("the connection was cut")),
+            Some(Fault::Unavailable) => Err(StoreError::unavailable("connection refused")),
+            Some(Fault::Hangs) => std::future::pending().await,
+            Some(Fault::TooLarge) => Err(StoreError::TooLarge {
+                bytes: 2,
+                bytes_max: 1,
+            }),
+        }
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordId>, StoreError> {
+        self.store.due(now, limit).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.store.now().await
+    }
+
+    async fn secret(&self, candidate: [u8; 32]) -> Result<[u8; 32], StoreError> {
+        self.store.secret(candidate).await
+    }
+}

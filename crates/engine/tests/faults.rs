@@ -1,0 +1,570 @@
+//! Callers that vanish, stores that fail, leases that run out: never a second execution.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{EventLog, Fault, Faulty, body, counted, engine, name, short_lease};
+use onlyonce_core::{Command, Response, StateKind, StoredResponse, TombstoneReason, Verdict};
+use onlyonce_engine::{
+    Engine, EngineConfig, EngineError, Finished, GuardError, Outcome, Reply, Resolver,
+};
+use onlyonce_store::{Filter, ListStore, MemoryStore};
+use tokio::sync::oneshot;
+
+/// A quick engine over a store that fails as scripted.
+async fn faulty(store: &Faulty) -> Engine<Faulty> {
+    let config = EngineConfig {
+        store_timeout: Duration::from_millis(50),
+        settle_patience: Duration::from_millis(300),
+        ..EngineConfig::default()
+    };
+    Engine::builder(store.clone())
+        .config(config)
+        .without_background()
+        .open()
+        .await
+        .unwrap()
+}
+
+async fn kinds(store: &MemoryStore) -> Vec<StateKind> {
+    let page = store.list(&Filter::default(), None, 100).await.unwrap();
+    page.entries
+        .into_iter()
+        .map(|entry| entry.row.unwrap().record.state.kind())
+        .collect()
+}
+
+/// Polls until the condition holds, for at most ten seconds.
+async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting)
+        .await
+        .expect(what);
+}
+
+/// A client that hangs up in the middle must not cancel the completion: its retry would find
+/// the key stuck, or charge again.
+#[tokio::test]
+async fn a_dropped_caller_does_not_cancel_its_work() {
+    let engine = engine().await;
+    let (begin, begun) = oneshot::channel();
+    let (go, may_go) = oneshot::channel::<()>();
+    let caller = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            let work = |_| async move {
+                begin.send(()).unwrap();
+                may_go.await.unwrap();
+                Finished::completed(StoredResponse::from_bytes("ch_1"), ())
+            };
+            engine.guard("pay", "k").run(work).await
+        }
+    });
+    begun.await.unwrap();
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let waiting = engine.guard("pay", "k").wait(Duration::from_secs(10));
+    let waiting = waiting.run(counted(&runs, "ch_2"));
+    go.send(()).unwrap();
+    assert_eq!(body(&waiting.await.unwrap()), b"ch_1");
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+/// The claim of a caller that vanished may still win. Nobody would execute it, so it must be
+/// given back instead of becoming unknown.
+#[tokio::test]
+async fn a_claim_whose_caller_vanished_is_given_back() {
+    let store = Faulty::default();
+    let engine = faulty(&store).await;
+    store.fail(&[Fault::Hangs]);
+    let runs = Arc::new(AtomicUsize::new(0));
+    {
+        let mut asking = Box::pin(engine.guard("pay", "k").run(counted(&runs, "ch_1")));
+        let polled = tokio::time::timeout(Duration::from_millis(5), &mut asking).await;
+        assert!(polled.is_err(), "the claim hangs");
+    }
+    // Carried on in the background: the hung swap times out, the row is read, the second swap
+    // wins, and the key is released.
+    eventually("the key is released", async || {
+        kinds(&store.store).await == [StateKind::Released]
+    })
+    .await;
+    let retry = engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_1"))
+        .await
+        .unwrap();
+    assert_eq!(name(&retry), "executed");
+}
+
+/// "May have written": the claim must find its own row, not refuse itself with a 409.
+#[tokio::test]
+async fn a_claim_whose_acknowledgement_was_lost_still_executes_once() {
+    for fault in [
+        Fault::WrittenUnacknowledged,
+        Fault::LostUnacknowledged,
+        Fault::Hangs,
+    ] {
+        for cheap_reads in [true, false] {
+            let store = Faulty {
+                cheap_reads,
+                ..Faulty::default()
+            };
+            let engine = faulty(&store).await;
+            let runs = Arc::new(AtomicUsize::new(0));
+            store.fail(&[fault]);
+            let first = engine
+                .guard("pay", "k")
+                .run(counted(&runs, "ch_1"))
+                .await
+                .unwrap();
+            assert_eq!(name(&first), "executed", "{fault:?}");
+            let again = engine
+                .guard("pay", "k")
+                .run(counted(&runs, "ch_2"))
+                .await
+                .unwrap();
+            assert_eq!(body(&again), b"ch_1");
+            assert_eq!(runs.load(Ordering::SeqCst), 1);
+        }
+    }
+}
+
+/// The completion's acknowledgement was lost: it must not be taken for a failure, nor written
+/// a second time.
+#[tokio::test]
+async fn a_completion_whose_acknowledgement_was_lost_is_recognised() {
+    let store = Faulty::default();
+    let engine = faulty(&store).await;
+    let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
+    let work = counted(&runs, "ch_1");
+    let first = engine.guard("pay", "k").run(move |execution| {
+        script.fail(&[Fault::WrittenUnacknowledged]);
+        work(execution)
+    });
+    assert_eq!(name(&first.await.unwrap()), "executed");
+    let again = engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_2"))
+        .await
+        .unwrap();
+    assert_eq!(body(&again), b"ch_1");
+}
+
+/// Without a durable claim nothing may run.
+#[tokio::test]
+async fn a_store_that_turns_claims_away_means_nothing_runs() {
+    let store = Faulty::default();
+    let engine = faulty(&store).await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    store.fail(&[Fault::Unavailable]);
+    let refused = engine.guard("pay", "k").run(counted(&runs, "ch_1")).await;
+    assert!(matches!(
+        refused,
+        Err(GuardError::Engine(EngineError::Store(_)))
+    ));
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+/// An answer that is not durable must not be shown: the retry could not repeat it.
+#[tokio::test]
+async fn an_answer_that_cannot_be_stored_is_not_shown() {
+    let store = Faulty::default();
+    let engine = faulty(&store).await;
+    let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
+    let work = counted(&runs, "ch_1");
+    let reply = engine.guard("pay", "k").run(move |execution| {
+        script.fail(&[Fault::Unavailable; 100]);
+        work(execution)
+    });
+    assert_eq!(name(&reply.await.unwrap()), "unknown");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_short_outage_at_completion_is_outlasted() {
+    let store = Faulty::default();
+    let engine = faulty(&store).await;
+    let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
+    let work = counted(&runs, "ch_1");
+    let reply = engine.guard("pay", "k").run(move |execution| {
+        script.fail(&[
+            Fault::Unavailable,
+            Fault::LostUnacknowledged,
+            Fault::Unavailable,
+        ]);
+        work(execution)
+    });
+    assert_eq!(name(&reply.await.unwrap()), "executed");
+    let again = engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_2"))
+        .await
+        .unwrap();
+    assert_eq!(body(&again), b"ch_1");
+}
+
+/// Executed is executed: an answer too large for the store leaves a tombstone.
+#[tokio::test]
+async fn an_answer_too_large_for_the_store_becomes_a_tombstone() {
+    let store = Faulty::default();
+    let engine = faulty(&store).await;
+    let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
+    let work = counted(&runs, "ch_1");
+    let reply = engine.guard("pay", "k").run(move |execution| {
+        script.fail(&[Fault::TooLarge]);
+        work(execution)
+    });
+    assert_eq!(name(&reply.await.unwrap()), "executed");
+    let again = engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_2"))
+        .await
+        .unwrap();
+    assert!(matches!(
+        again,
+        Reply::NotReplayable(TombstoneReason::TooLarge)
+    ));
+}
+
+/// A row that cannot be read may be a completed charge.
+#[tokio::test]
+async fn an_unreadable_row_is_unknown_not_absent() {
+    let store = Faulty {
+        cheap_reads: true,
+        ..Faulty::default()
+    };
+    let engine = faulty(&store).await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    *store.corrupt.lock().unwrap() = true;
+    let reply = engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_1"))
+        .await
+        .unwrap();
+    assert!(matches!(reply, Reply::Unknown(None)));
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+/// The work is slower than its lease; renewing keeps the key.
+#[tokio::test]
+async fn a_lease_is_renewed_while_the_work_runs() {
+    let engine = Engine::builder(MemoryStore::new()).policies(short_lease());
+    let engine = engine.open().await.unwrap();
+    let work = |execution: onlyonce_engine::Execution| async move {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        Finished::completed(StoredResponse::from_bytes("slow"), execution.is_held())
+    };
+    let reply = engine.guard("pay", "k").run(work).await.unwrap();
+    assert!(
+        matches!(reply, Reply::Executed { value: true, .. }),
+        "{}",
+        name(&reply)
+    );
+}
+
+/// The executor lost the store, its lease ran out, the outcome became unknown; then it finished.
+/// Its word is the truth.
+#[tokio::test]
+async fn a_late_completion_by_the_original_executor_is_accepted() {
+    let (store, log) = (MemoryStore::new(), EventLog::default());
+    let engine = Engine::builder(store.clone())
+        .observer(log.clone())
+        .open()
+        .await
+        .unwrap();
+    let sweeper = Engine::builder(store.clone())
+        .without_background()
+        .open()
+        .await
+        .unwrap();
+    let (begin, begun) = oneshot::channel();
+    let (go, may_go) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move {
+        let work = |execution: onlyonce_engine::Execution| async move {
+            begin.send((*execution.id(), execution.fence())).unwrap();
+            may_go.await.unwrap();
+            Finished::completed(StoredResponse::from_bytes("late"), ())
+        };
+        engine.guard("pay", "k").run(work).await.unwrap()
+    });
+    let (id, fence) = begun.await.unwrap();
+    // Somebody else finds the lease over. Time is an argument of the rules, so it is played here.
+    let row = onlyonce_store::Store::load(&store, &id)
+        .await
+        .unwrap()
+        .unwrap();
+    let policy = onlyonce_core::Policy::default();
+    let much_later = sweeper.now().after(Duration::from_secs(60));
+    let swept = onlyonce_core::step(&policy, Some(&row.record), &Command::Sweep, much_later);
+    let (_, onlyonce_core::Next::Put(unknown)) = swept else {
+        panic!("the lease is over")
+    };
+    let swapped = onlyonce_store::Store::swap(&store, &id, Some(row.version), Some(&unknown)).await;
+    assert!(matches!(swapped, Ok(onlyonce_store::Swap::Won(_))));
+    assert_eq!(unknown.fence, fence);
+
+    go.send(()).unwrap();
+    assert_eq!(name(&running.await.unwrap()), "executed");
+    assert_eq!(kinds(&store).await, [StateKind::Completed]);
+}
+
+/// A crashed process leaves `executing` behind; the sweep makes it unknown, and the resolver's
+/// verdict settles it.
+#[tokio::test]
+async fn a_crashed_execution_becomes_unknown_and_is_reconciled() {
+    struct Provider;
+    impl Resolver for Provider {
+        fn resolve<'a>(
+            &'a self,
+            _: &'a onlyonce_core::RecordId,
+            _: &'a onlyonce_core::Record,
+        ) -> std::pin::Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
+            let response = Response::Plain(StoredResponse::from_bytes("found"));
+            Box::pin(async { Verdict::Completed(response) })
+        }
+    }
+    let store = MemoryStore::new();
+    let reconcile = onlyonce_core::Reconcile {
+        delay: Duration::from_millis(20),
+        ..onlyonce_core::Reconcile::default()
+    };
+    let policy = onlyonce_core::Policy::builder()
+        .lease(Duration::from_millis(100))
+        .reconcile(reconcile)
+        .build()
+        .unwrap();
+    let policies = onlyonce_engine::Policies::new(policy);
+    // The process that dies: its runtime is dropped in mid-work.
+    let dying = store.clone();
+    let doomed = policies.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let engine = Engine::builder(dying)
+                .policies(doomed)
+                .open()
+                .await
+                .unwrap();
+            let (begin, begun) = oneshot::channel();
+            let work = |_| async move {
+                begin.send(()).unwrap();
+                std::future::pending::<Finished<()>>().await
+            };
+            let running = tokio::spawn(async move { engine.guard("pay", "k").run(work).await });
+            begun.await.unwrap();
+            drop(running);
+        });
+    })
+    .join()
+    .unwrap();
+    assert_eq!(kinds(&store).await, [StateKind::Executing]);
+
+    let config = EngineConfig {
+        sweep_every: Duration::from_millis(10),
+        ..EngineConfig::default()
+    };
+    let survivor = Engine::builder(store.clone())
+        .policies(policies)
+        .config(config)
+        .resolver(Provider)
+        .open()
+        .await
+        .unwrap();
+    eventually("reconciled", async || {
+        kinds(&store).await == [StateKind::Completed]
+    })
+    .await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let retry = survivor
+        .guard("pay", "k")
+        .run(counted(&runs, "twice"))
+        .await
+        .unwrap();
+    assert_eq!(body(&retry), b"found");
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+/// Shutting down: what can finish finishes, the rest is unknown, nothing new begins, and
+/// replays are still answered.
+#[tokio::test]
+async fn draining_finishes_what_it_can_and_settles_the_rest_as_unknown() {
+    let store = MemoryStore::new();
+    let engine = Engine::builder(store.clone()).open().await.unwrap();
+    let runs = Arc::new(AtomicUsize::new(0));
+    engine
+        .guard("pay", "done")
+        .run(counted(&runs, "done"))
+        .await
+        .unwrap();
+    let (begin, begun) = oneshot::channel();
+    let stuck = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            let work = |_| async move {
+                begin.send(()).unwrap();
+                std::future::pending::<Finished<()>>().await
+            };
+            engine.guard("pay", "stuck").run(work).await.unwrap()
+        }
+    });
+    begun.await.unwrap();
+    assert_eq!(engine.drain(Duration::from_millis(20)).await, 1);
+    assert_eq!(name(&stuck.await.unwrap()), "unknown");
+    let refused = engine.guard("pay", "new").run(counted(&runs, "new")).await;
+    assert!(matches!(
+        refused,
+        Err(GuardError::Engine(EngineError::ShuttingDown))
+    ));
+    let replay = engine
+        .guard("pay", "done")
+        .run(counted(&runs, "?"))
+        .await
+        .unwrap();
+    assert_eq!(body(&replay), b"done");
+    let mut kinds = kinds(&store).await;
+    kinds.sort();
+    assert_eq!(kinds, [StateKind::Unknown, StateKind::Completed]);
+}
+
+#[tokio::test]
+async fn the_limit_of_executions_refuses_new_work_and_still_replays() {
+    let config = EngineConfig {
+        executions_max: 1,
+        ..EngineConfig::default()
+    };
+    let engine = Engine::builder(MemoryStore::new())
+        .config(config)
+        .open()
+        .await
+        .unwrap();
+    let runs = Arc::new(AtomicUsize::new(0));
+    engine
+        .guard("pay", "done")
+        .run(counted(&runs, "done"))
+        .await
+        .unwrap();
+    let (begin, begun) = oneshot::channel();
+    let (go, may_go) = oneshot::channel::<()>();
+    let running = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            let work = |_| async move {
+                begin.send(()).unwrap();
+                may_go.await.unwrap();
+                Finished {
+                    outcome: Outcome::Released,
+                    value: (),
+                }
+            };
+            engine.guard("pay", "busy").run(work).await.unwrap()
+        }
+    });
+    begun.await.unwrap();
+    let refused = engine.guard("pay", "new").run(counted(&runs, "new")).await;
+    assert!(matches!(
+        refused,
+        Err(GuardError::Engine(EngineError::Overloaded { limit: 1 }))
+    ));
+    let replay = engine
+        .guard("pay", "done")
+        .run(counted(&runs, "?"))
+        .await
+        .unwrap();
+    assert_eq!(body(&replay), b"done");
+    go.send(()).unwrap();
+    running.await.unwrap();
+    let admitted = engine
+        .guard("pay", "new")
+        .run(counted(&runs, "new"))
+        .await
+        .unwrap();
+    assert_eq!(name(&admitted), "executed");
+}
+
+/// One round trip for a claim and one for a completion, where reading costs one too.
+#[tokio::test]
+async fn a_new_key_costs_two_swaps_and_no_read_on_a_remote_store() {
+    let store = Faulty {
+        cheap_reads: false,
+        ..Faulty::default()
+    };
+    let engine = faulty(&store).await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_1"))
+        .await
+        .unwrap();
+    let counts = || {
+        (
+            store.swaps.load(Ordering::SeqCst),
+            store.loads.load(Ordering::SeqCst),
+        )
+    };
+    assert_eq!(counts(), (2, 0));
+    engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_2"))
+        .await
+        .unwrap();
+    assert_eq!(counts(), (3, 0));
+}
+
+/// A waiter in this process is woken by the completion, not by its next poll.
+#[tokio::test]
+async fn a_waiter_is_woken_at_once() {
+    let config = EngineConfig {
+        wait_poll_min: Duration::from_secs(3600),
+        wait_poll_max: Duration::from_secs(3600),
+        ..EngineConfig::default()
+    };
+    let engine = Engine::builder(MemoryStore::new())
+        .config(config)
+        .open()
+        .await
+        .unwrap();
+    let (begin, begun) = oneshot::channel();
+    let (go, may_go) = oneshot::channel::<()>();
+    let first = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            let work = |_| async move {
+                begin.send(()).unwrap();
+                may_go.await.unwrap();
+                Finished::completed(StoredResponse::from_bytes("ch_1"), ())
+            };
+            engine.guard("pay", "k").run(work).await.unwrap()
+        }
+    });
+    begun.await.unwrap();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let mut waiter = Box::pin(
+        engine
+            .guard("pay", "k")
+            .wait(Duration::from_secs(7200))
+            .run(counted(&runs, "?")),
+    );
+    assert!(
+        tokio::time::timeout(Duration::from_millis(20), &mut waiter)
+            .await
+            .is_err()
+    );
+    go.send(()).unwrap();
+    let woken = tokio::time::timeout(Duration::from_secs(10), waiter)
+        .await
+        .expect("woken");
+    assert_eq!(body(&woken.unwrap()), b"ch_1");
+    first.await.unwrap();
+}
