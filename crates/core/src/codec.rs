@@ -265,7 +265,11 @@ fn read_record(reader: &mut Reader) -> Result<Record, CodecError> {
     let response_schema = reader.u32()?;
     let principal = PrincipalDigest::from_bytes(reader.array()?);
     let route = RouteName::from_utf8(reader.block()?).ok_or(CodecError::Malformed("route name"))?;
-    let truncated = reader.u8()? != 0;
+    let truncated = match reader.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(CodecError::Malformed("truncation flag")),
+    };
     let fields = FieldDigests::from_encoded(reader.block()?, truncated)
         .ok_or(CodecError::Malformed("field digests"))?;
     let state = read_state(reader)?;

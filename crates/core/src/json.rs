@@ -19,6 +19,7 @@ mod text;
 mod walk;
 mod write;
 
+pub(crate) use number::Number;
 #[doc(hidden)]
 pub use number::format_number;
 pub(crate) use pointer::render;
@@ -89,7 +90,7 @@ pub enum NotCanonical {
 pub(crate) enum Node<'a> {
     Null,
     Bool(bool),
-    Number(f64),
+    Number(Number<'a>),
     /// Unescaped. Borrowed means that the source had nothing to unescape.
     String(Cow<'a, str>),
     Array(Span),
@@ -126,7 +127,7 @@ impl<'a> Document<'a> {
     /// # Errors
     /// When the bytes are not JSON, exceed the limits, or mean more than canonical text can say.
     pub fn parse(bytes: &'a [u8], limits: &JsonLimits) -> Result<Self, NotCanonical> {
-        parse::parse(bytes, limits)
+        parse::parse(bytes, limits, number::exact)
     }
 
     /// The document in the canonical form of RFC 8785.
@@ -175,6 +176,17 @@ impl fmt::Debug for Document<'_> {
             .field("values", &(self.children.len() + 1))
             .finish_non_exhaustive()
     }
+}
+
+/// RFC 8785 to the letter: numbers become the nearest double, so two documents may share a form.
+///
+/// For exchanging canonical text with others. A fingerprint takes [`Document::parse`], which
+/// refuses what this would merge.
+///
+/// # Errors
+/// When the bytes are not JSON without repeated names, or exceed the default limits.
+pub fn rfc8785(bytes: &[u8]) -> Result<Vec<u8>, NotCanonical> {
+    Ok(parse::parse(bytes, &JsonLimits::default(), number::rounded)?.canonical())
 }
 
 /// The canonical form of one document, within the default limits.

@@ -7,6 +7,9 @@
 //! - a key whose effect may have happened is never given out again by the passage of time,
 //! - only the execution that was granted a fence settles the key under it.
 //!
+//! In return it relies on its caller for one thing: a fence is random, brought by one claim, and
+//! that claim is not sent again once it was told to execute.
+//!
 //! The whole table, generated from this code, is in `docs/state-machine.md`.
 
 use alloc::boxed::Box;
@@ -475,7 +478,10 @@ impl Rules<'_> {
             }
             (_, Resolution::Forget) => (Decision::Settled, Next::Remove),
             (
-                State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. },
+                State::Executing { .. }
+                | State::Unknown { .. }
+                | State::DeadLetter { .. }
+                | State::Released { .. },
                 Resolution::Completed(response),
             ) => (
                 Decision::Settled,
@@ -485,10 +491,8 @@ impl Rules<'_> {
                 State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. },
                 Resolution::Released,
             ) => (Decision::Settled, self.put(record, self.released())),
-            (
-                State::Released { .. } | State::Completed { .. } | State::Expired { .. },
-                Resolution::Completed(_) | Resolution::Released,
-            ) => (Decision::NotAllowed, Next::Keep),
+            (State::Completed { .. } | State::Expired { .. }, _)
+            | (State::Released { .. }, Resolution::Released) => (Decision::NotAllowed, Next::Keep),
         }
     }
 

@@ -78,7 +78,8 @@ impl Default for Upstream {
 pub struct Reconcile {
     /// How long after the outcome became unknown the first probe is due.
     pub delay: Duration,
-    /// The longest pause between two probes; pauses double until here.
+    /// The longest pause between two probes, before it is spread by up to a quarter; pauses
+    /// double until here.
     pub delay_max: Duration,
     /// How many probes before it becomes a dead letter.
     pub attempts_max: u16,

@@ -38,10 +38,11 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// Whether a deadline at this point has passed at `now`. The deadline itself counts.
+    /// Whether a deadline at this point has passed at `now`. The deadline itself counts; the end
+    /// of time never passes.
     #[must_use]
     pub const fn has_passed(self, now: Self) -> bool {
-        self.0 <= now.0
+        self.0 <= now.0 && self.0 != u64::MAX
     }
 }
 

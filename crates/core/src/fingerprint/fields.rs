@@ -11,12 +11,13 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::json::{Document, Node, Step, Token, Walk, render};
-use crate::{Purpose, Secret};
+use crate::Secret;
+use crate::json::{Document, render};
 
 use super::FingerprintPolicy;
-use sip::Sip;
+use leaves::Leaves;
 
+mod leaves;
 mod sip;
 
 /// Room for most payloads without growing.
@@ -34,8 +35,9 @@ pub struct FieldDigest {
 impl FieldDigest {
     const BYTES: usize = 8;
 
-    fn to_bytes(self) -> impl Iterator<Item = u8> {
-        self.tag.into_iter().chain(self.value)
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let (tag, value) = (u32::from_be_bytes(self.tag), u32::from_be_bytes(self.value));
+        (u64::from(tag) << 32 | u64::from(value)).to_be_bytes()
     }
 
     fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
@@ -142,7 +144,7 @@ pub(super) fn digest(
             };
         }
         room -= 1;
-        fields.extend(field.to_bytes());
+        fields.extend_from_slice(&field.to_bytes());
     }
     FieldDigests {
         encoded: fields.into(),
@@ -186,140 +188,4 @@ pub(super) fn diff(
     }
     diff.removed = is_seen.iter().filter(|seen| !**seen).count();
     diff
-}
-
-/// The fields of a document that count, with their digests.
-struct Leaves<'d, 'a> {
-    document: &'d Document<'a>,
-    holes: &'d [u32],
-    /// Subtrees still to visit, last first.
-    roots: Vec<(Vec<Token<'d>>, &'d Node<'a>)>,
-    walk: Option<Walk<'d, 'a>>,
-    tags: Sip,
-    values: Sip,
-    path: Vec<Token<'d>>,
-    /// The hash of each prefix of `path`, so that a pointer is hashed from its parent's.
-    states: Vec<Sip>,
-    /// Drop the last token before the next step.
-    is_past: bool,
-    /// Nothing was visited yet in the container just entered.
-    is_bare: bool,
-}
-
-impl<'d, 'a> Leaves<'d, 'a> {
-    fn new(
-        secret: &Secret,
-        policy: &'d FingerprintPolicy,
-        document: &'d Document<'a>,
-        holes: &'d [u32],
-    ) -> Self {
-        let (tags, values) = sip::keys(&secret.hash(Purpose::Field).finish());
-        let roots = if policy.includes().is_empty() {
-            vec![(Vec::new(), document.root())]
-        } else {
-            let found = policy
-                .includes()
-                .iter()
-                .rev()
-                .filter_map(|pointer| document.find(pointer));
-            found.map(|found| (found.path, found.node)).collect()
-        };
-        Self {
-            document,
-            holes,
-            roots,
-            walk: None,
-            tags,
-            values,
-            path: Vec::with_capacity(8),
-            states: Vec::with_capacity(8),
-            is_past: false,
-            is_bare: false,
-        }
-    }
-
-    /// Where the field that came last stands.
-    fn path(&self) -> &[Token<'d>] {
-        &self.path
-    }
-
-    fn next_field(&mut self) -> Option<FieldDigest> {
-        loop {
-            if core::mem::take(&mut self.is_past) {
-                self.ascend();
-            }
-            let Some(step) = self.walk.as_mut().and_then(Iterator::next) else {
-                self.next_root()?;
-                continue;
-            };
-            let was_bare = core::mem::take(&mut self.is_bare);
-            match step {
-                Step::Enter { place, .. } => {
-                    self.descend(place.token);
-                    self.is_bare = true;
-                }
-                Step::Leave { is_object } => {
-                    self.is_past = true;
-                    if was_bare {
-                        return Some(self.field(if is_object { b"{}" } else { b"[]" }, b""));
-                    }
-                }
-                Step::Scalar { place, value } => {
-                    self.descend(place.token);
-                    self.is_past = true;
-                    return Some(self.scalar(value));
-                }
-                Step::Hole { .. } => {}
-            }
-        }
-    }
-
-    fn next_root(&mut self) -> Option<()> {
-        let (path, node) = self.roots.pop()?;
-        self.path.clear();
-        self.states.clear();
-        for token in path {
-            self.descend(Some(token));
-        }
-        self.walk = Some(self.document.walk(node, self.holes));
-        Some(())
-    }
-
-    /// The walk's own root adds no token: its path is there already.
-    fn descend(&mut self, token: Option<Token<'d>>) {
-        if let Some(token) = token {
-            let mut state = self.states.last().unwrap_or(&self.tags).clone();
-            match token {
-                // No UTF-8 text contains 0xFF or 0xFE, so the border cannot move.
-                Token::Name(name) => state.write(name.as_bytes()).write(&[0xFF]),
-                Token::Index(index) => state.write(&[0xFE]).write(&index.to_be_bytes()),
-            };
-            self.path.push(token);
-            self.states.push(state);
-        }
-    }
-
-    fn ascend(&mut self) {
-        self.path.pop();
-        self.states.pop();
-    }
-
-    fn scalar(&self, value: &Node<'_>) -> FieldDigest {
-        match value {
-            Node::Null => self.field(b"0", b""),
-            Node::Bool(false) => self.field(b"f", b""),
-            Node::Bool(true) => self.field(b"t", b""),
-            Node::Number(number) => self.field(b"n", &number.to_bits().to_be_bytes()),
-            Node::String(text) => self.field(b"s", text.as_bytes()),
-            Node::Array(_) => self.field(b"[]", b""),
-            Node::Object(_) => self.field(b"{}", b""),
-        }
-    }
-
-    fn field(&self, kind: &[u8], value: &[u8]) -> FieldDigest {
-        FieldDigest {
-            tag: self.states.last().unwrap_or(&self.tags).short(),
-            value: self.values.clone().write(kind).write(value).short(),
-        }
-    }
 }

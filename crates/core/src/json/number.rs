@@ -6,8 +6,27 @@
 
 use alloc::string::String;
 
-/// Below this many digits every integer is a double, and canonical as it stands.
-const INTEGER_DIGITS_SAFE: usize = 15;
+/// Decimals of so many digits and the doubles nearest to them correspond one to one.
+const DIGITS_SAFE: usize = 15;
+
+/// A number whose canonical text says all that its source said.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number<'a> {
+    /// The source is its own canonical text, as it is for almost every number that is sent.
+    Source(&'a str),
+    /// A double that was spelled in another way.
+    Double(f64),
+}
+
+impl Number<'_> {
+    /// Hands over the canonical text.
+    pub(crate) fn with_text<T>(self, take: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            Self::Source(text) => take(text.as_bytes()),
+            Self::Double(value) => take(ryu_js::Buffer::new().format_finite(value).as_bytes()),
+        }
+    }
+}
 
 /// The canonical text of a finite double.
 #[must_use]
@@ -15,12 +34,12 @@ pub fn format_number(value: f64) -> String {
     String::from(ryu_js::Buffer::new().format_finite(value))
 }
 
-/// The double that a JSON number denotes, if its canonical text denotes the same decimal.
+/// Reads a number whose syntax has been checked, if its canonical text denotes the same decimal.
 ///
 /// `-0` is refused with the rest: its canonical text is `0`, and the sign would vanish.
-pub(super) fn exact(source: &str) -> Option<f64> {
-    if let Some(value) = small_integer(source) {
-        return Some(value);
+pub(super) fn exact(source: &str) -> Option<Number<'_>> {
+    if is_canonical(source) {
+        return Some(Number::Source(source));
     }
     let value: f64 = source.parse().ok()?;
     if !value.is_finite() || (value == 0.0 && value.is_sign_negative()) {
@@ -30,19 +49,40 @@ pub(super) fn exact(source: &str) -> Option<f64> {
     let canonical = buffer.format_finite(value);
     Decimal::of(source)
         .equals(&Decimal::of(canonical))
-        .then_some(value)
+        .then_some(Number::Double(value))
 }
 
-fn small_integer(source: &str) -> Option<f64> {
-    let bytes = source.as_bytes();
-    if bytes.len() > INTEGER_DIGITS_SAFE || !bytes.iter().all(u8::is_ascii_digit) {
-        return None;
+/// Reads a number as RFC 8785 does: as the nearest double, whatever that loses.
+pub(super) fn rounded(source: &str) -> Option<Number<'_>> {
+    let value: f64 = source.parse().ok()?;
+    // RFC 8785 prints both zeros as `0`.
+    let value = if value == 0.0 { 0.0 } else { value };
+    value.is_finite().then_some(Number::Double(value))
+}
+
+/// Is this a short number, spelled as RFC 8785 would? `false` only means that it takes longer.
+///
+/// The shortest text that reads back as the same double is what RFC 8785 prints. A decimal of at
+/// most 15 digits is that text itself, but for trailing zeros and exponents.
+fn is_canonical(source: &str) -> bool {
+    let digits = source.strip_prefix('-').unwrap_or(source).as_bytes();
+    // One more for the point. An exponent is neither a digit nor a point.
+    if digits.len() > DIGITS_SAFE + 1 {
+        return false;
     }
-    let value = bytes
-        .iter()
-        .fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'));
-    #[expect(clippy::cast_precision_loss, reason = "15 digits stay below 2^53")]
-    Some(value as f64)
+    let mut point = None;
+    for (at, byte) in digits.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => {}
+            b'.' => point = Some(at),
+            _ => return false,
+        }
+    }
+    match point {
+        None => digits.len() <= DIGITS_SAFE && source != "-0",
+        // Below 0.000001 an exponent is due.
+        Some(_) => digits.last() != Some(&b'0') && !digits.starts_with(b"0.00000"),
+    }
 }
 
 /// `0.<head><tail>` times ten to the `exponent`, with no zero at either end of the digits.

@@ -6,11 +6,12 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use super::{Child, Document, JsonLimits, Node, NotCanonical, Span, number, text};
+use super::{Child, Document, JsonLimits, Node, NotCanonical, Number, Span, text};
 
 pub(super) fn parse<'a>(
     bytes: &'a [u8],
     limits: &JsonLimits,
+    read_number: ReadNumber,
 ) -> Result<Document<'a>, NotCanonical> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(NotCanonical::TooLarge);
@@ -22,6 +23,7 @@ pub(super) fn parse<'a>(
         text,
         at: 0,
         limits: *limits,
+        read_number,
         values: 0,
         open: Vec::with_capacity(8),
         waiting: Vec::with_capacity(guess.min(64)),
@@ -34,10 +36,15 @@ pub(super) fn parse<'a>(
     })
 }
 
+/// How numbers are read: [`exact`](super::number::exact) or
+/// [`rounded`](super::number::rounded).
+pub(super) type ReadNumber = fn(&str) -> Option<Number<'_>>;
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
     limits: JsonLimits,
+    read_number: ReadNumber,
     values: usize,
     open: Vec<Open<'a>>,
     waiting: Vec<Child<'a>>,
@@ -182,10 +189,7 @@ impl<'a> Parser<'a> {
         let mut escapes = false;
         loop {
             let rest = self.text.as_bytes().get(end..).unwrap_or_default();
-            match rest
-                .iter()
-                .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F))
-            {
+            match text::find_special(rest) {
                 None => {
                     return Err(NotCanonical::Syntax {
                         offset: self.text.len(),
@@ -239,7 +243,7 @@ impl<'a> Parser<'a> {
             .text
             .get(offset..self.at)
             .ok_or(NotCanonical::Syntax { offset })?;
-        number::exact(source)
+        (self.read_number)(source)
             .map(Node::Number)
             .ok_or(NotCanonical::InexactNumber { offset })
     }
@@ -281,7 +285,11 @@ impl<'a> Parser<'a> {
 
 /// Puts members in canonical order, where equal names are neighbours.
 fn sort(members: &mut [Child<'_>]) -> Result<(), NotCanonical> {
-    members.sort_unstable_by(|left, right| text::compare_utf16(&left.name, &right.name));
+    if members.iter().all(|member| member.name.is_ascii()) {
+        members.sort_unstable_by(|left, right| left.name.cmp(&right.name));
+    } else {
+        members.sort_unstable_by(|left, right| text::compare_utf16(&left.name, &right.name));
+    }
     let twice = members.windows(2).find_map(|pair| match pair {
         [left, right] if left.name == right.name => Some(left.name_at.max(right.name_at)),
         _ => None,

@@ -315,7 +315,7 @@ fn pointers_follow_rfc_6901() {
         assert_eq!(&*render(&found.path), pointer.as_str());
         let mut bytes = Vec::new();
         document.write_subtree(found.node, &[], &mut |piece: &[u8]| {
-            bytes.extend_from_slice(piece)
+            bytes.extend_from_slice(piece);
         });
         Some(String::from_utf8(bytes).expect("UTF-8"))
     };
@@ -373,7 +373,7 @@ fn a_left_out_element_keeps_its_place_and_a_member_does_not() {
             .collect();
         let mut bytes = Vec::new();
         document.write_subtree(document.root(), &holes, &mut |piece: &[u8]| {
-            bytes.extend_from_slice(piece)
+            bytes.extend_from_slice(piece);
         });
         String::from_utf8(bytes).expect("UTF-8")
     };
@@ -381,4 +381,47 @@ fn a_left_out_element_keeps_its_place_and_a_member_does_not() {
     assert_eq!(shown("[1,2]", "/1"), "[1,\0]");
     assert_eq!(shown(r#"{"a":1,"b":2,"c":3}"#, "/a"), r#"{"b":2,"c":3}"#);
     assert_eq!(shown(r#"{"a":{"x":[1]}}"#, "/a/x"), r#"{"a":{}}"#);
+}
+
+/// Both reading and writing trust this search to stop at the first such byte, wherever it is.
+#[test]
+fn the_search_for_special_bytes_finds_the_first_one() {
+    for length in 0..20 {
+        for at in 0..=length {
+            for byte in 0..=u8::MAX {
+                for filler in [
+                    b'a', 0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7F, 0x80, 0xA2, 0xDC, 0xFF,
+                ] {
+                    let mut bytes = vec![filler; length];
+                    bytes.insert(at, byte);
+                    let slow = bytes
+                        .iter()
+                        .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
+                    assert_eq!(text::find_special(&bytes), slow);
+                }
+            }
+        }
+    }
+    assert_eq!(text::find_special(b"abc\x01\"\\ef0123"), Some(3));
+}
+
+/// The shortcut for short numbers must print what the long way prints.
+#[test]
+fn short_numbers_are_spelled_as_the_formatter_would() {
+    let mut seed = 1_u64;
+    for _ in 0..200_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let digits = (seed >> 20) % 10_u64.pow(u32::try_from(seed >> 60).expect("four bits"));
+        let mut source = digits.to_string();
+        let point = usize::try_from(seed >> 40 & 0xF).expect("four bits");
+        if point > 0 {
+            source = format!("{source:0>width$}", width = point + 1);
+            source.insert(source.len() - point, '.');
+        }
+        if seed & 1 << 30 == 0 && digits != 0 {
+            source.insert(0, '-');
+        }
+        let value: f64 = source.parse().expect("a number");
+        assert_eq!(canonical(&source), format_number(value), "{source}");
+    }
 }

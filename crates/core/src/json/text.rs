@@ -72,10 +72,7 @@ fn unit(escape: &str, start: usize) -> Option<u32> {
 /// Hands the canonical spelling of `text`, without its quotes, to `push`.
 pub(super) fn escape(text: &str, mut push: impl FnMut(&[u8])) {
     let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F))
-    {
+    while let Some(at) = find_special(rest) {
         let (plain, tail) = rest.split_at(at);
         push(plain);
         let Some((&byte, tail)) = tail.split_first() else {
@@ -97,6 +94,35 @@ pub(super) fn escape(text: &str, mut push: impl FnMut(&[u8])) {
         rest = tail;
     }
     push(rest);
+}
+
+/// The first byte that ends a string, escapes, or may not stand in one as it is.
+///
+/// Eight bytes at a time: most of a payload is text.
+pub(super) fn find_special(bytes: &[u8]) -> Option<usize> {
+    let (words, tail) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let hits = special(u64::from_le_bytes(*word));
+        if hits != 0 {
+            return Some(at * 8 + hits.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = tail
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F))?;
+    Some(words.len() * 8 + at)
+}
+
+/// Sets the high bit of special bytes. A borrow may also set it above the first, never below.
+const fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    let quotes = word ^ (ONES * b'"' as u64);
+    let escapes = word ^ (ONES * b'\\' as u64);
+    let found_quote = quotes.wrapping_sub(ONES) & !quotes;
+    let found_escape = escapes.wrapping_sub(ONES) & !escapes;
+    let found_control = word.wrapping_sub(ONES * 0x20) & !word;
+    (found_quote | found_escape | found_control) & HIGHS
 }
 
 const fn hex(nibble: u8) -> u8 {

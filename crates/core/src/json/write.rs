@@ -59,9 +59,7 @@ impl<S: FnMut(&[u8])> Out<'_, S> {
             Node::Null => self.push(b"null"),
             Node::Bool(true) => self.push(b"true"),
             Node::Bool(false) => self.push(b"false"),
-            Node::Number(number) => {
-                self.push(ryu_js::Buffer::new().format_finite(*number).as_bytes());
-            }
+            Node::Number(number) => number.with_text(|text| self.push(text)),
             Node::String(text) => self.string(text, matches!(text, Cow::Borrowed(_))),
             // A walk enters containers; it never hands them over as scalars.
             Node::Array(_) | Node::Object(_) => {}

@@ -2,12 +2,7 @@
 //!
 //! Every row here is of `fence(1)` and `payload(1)`, claimed at second 0. Fences made by
 //! [`fence`] start with a zero byte, so no pause before a probe is spread by chance.
-#![allow(
-    dead_code,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "each test file uses its own part, and a helper that fails is a failed test"
-)]
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::time::Duration;
 

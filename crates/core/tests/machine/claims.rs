@@ -228,3 +228,12 @@ fn the_attempt_counter_saturates() {
     let (_, next) = written(&policy(), &row, &claim(fence(2)), at(50));
     assert_eq!(next.attempt, u16::MAX);
 }
+
+/// Saturated deadlines are meant to lie beyond every clock, even the last millisecond of it.
+#[test]
+fn an_answer_stored_at_the_end_of_time_is_still_replayed() {
+    let answered = complete(fence(1), answer("last"));
+    let (_, row) = written(&policy(), &executing(), &answered, END_OF_TIME);
+    let (told, _) = step(&policy(), Some(&row), &claim(fence(2)), END_OF_TIME);
+    assert_eq!(told, Decision::Replay);
+}

@@ -93,7 +93,7 @@ fn a_decision_about_an_earlier_execution_is_fenced() {
 /// A client has seen the stored answer; a person may forget it, never change it.
 #[test]
 fn a_settled_key_cannot_be_given_another_outcome() {
-    for row in [completed(), tombstone(), released(), expired()] {
+    for row in [completed(), tombstone(), expired()] {
         for resolution in [
             Resolution::Completed(answer("by hand")),
             Resolution::Released,
@@ -103,6 +103,16 @@ fn a_settled_key_cannot_be_given_another_outcome() {
             assert_eq!(told, Decision::NotAllowed);
         }
     }
+}
+
+/// A release turns out to be wrong: saying so must keep the key from running again.
+#[test]
+fn a_person_can_correct_a_wrong_release() {
+    let happened = resolve(fence(1), Resolution::Completed(answer("it did")));
+    let (told, row) = written(&policy(), &released(), &happened, at(60));
+    assert_eq!(told, Decision::Settled);
+    let told = kept(&policy(), &row, &claim(fence(2)), at(61));
+    assert_eq!(told, Decision::Replay);
 }
 
 /// A person's release is not the executor's last word.

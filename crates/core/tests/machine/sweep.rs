@@ -111,7 +111,6 @@ fn the_longest_reconciliation_ends_in_a_dead_letter() {
 
 /// A policy that builds must never make the rules panic, however absurd its pauses.
 #[test]
-#[ignore = "step panics: the spread is multiplied before it is bounded, and nothing bounds delay"]
 fn the_longest_pause_that_a_policy_allows_does_not_overflow() {
     let absurd = Policy::builder()
         .reconcile(Reconcile {
@@ -183,8 +182,12 @@ fn no_unsettled_state_ever_expires() {
                     assert!(!matches!(told, Decision::Purged | Decision::Expired));
                 }
             }
+            // A probe that is due at the end of time, which never passes, leaves it unknown.
             let kind = store.as_ref().map(|row| row.state.kind());
-            assert_eq!(kind, Some(StateKind::DeadLetter));
+            assert!(matches!(
+                kind,
+                Some(StateKind::DeadLetter | StateKind::Unknown)
+            ));
         }
     }
 }

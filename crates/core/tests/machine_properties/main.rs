@@ -3,6 +3,12 @@
 //! [`check`] is the list of properties of one step. It is run over every combination of the
 //! rows, commands and policies that the rules tell apart, and over random ones with times at
 //! both ends of the clock. The properties of whole histories are in `history.rs`.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that fails is a failed test"
+)]
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -12,7 +18,8 @@ mod strategies;
 
 use common::*;
 use onlyonce_core::{
-    Command, Decision, Expiry, Next, Policy, Record, Resolution, State, StateKind, Timestamp, step,
+    Command, Decision, Expiry, Fence, Next, Policy, Record, Resolution, State, StateKind,
+    Timestamp, step,
 };
 use proptest::prelude::*;
 use strategies::*;
@@ -32,6 +39,7 @@ fn check(policy: &Policy, before: Option<&Record>, command: &Command, now: Times
     }
     if let Some(before) = before {
         check_row(policy, before, command, now, &next);
+        check_fence(before, command, decision, &next);
         if let Next::Put(after) = &next {
             let granted = decision == Decision::Execute;
             assert!(granted || after.fence == before.fence, "{decision:?}");
@@ -134,6 +142,28 @@ fn is_free(policy: &Policy, row: &Record, now: Timestamp) -> bool {
     }
 }
 
+fn fence_of(command: &Command) -> Option<Fence> {
+    match command {
+        Command::Claim(claim) => Some(claim.fence),
+        Command::Renew { fence }
+        | Command::Complete { fence, .. }
+        | Command::Release { fence }
+        | Command::Evict { fence }
+        | Command::MarkUnknown { fence, .. }
+        | Command::Reconcile { fence, .. }
+        | Command::Resolve { fence, .. } => Some(*fence),
+        Command::Sweep => None,
+    }
+}
+
+/// Whoever speaks for an execution that no longer holds the key is told so, and changes nothing.
+fn check_fence(before: &Record, command: &Command, decision: Decision, next: &Next) {
+    let claims = matches!(command, Command::Claim(_));
+    if !claims && fence_of(command).is_some_and(|fence| fence != before.fence) {
+        assert_eq!((decision, next), (Decision::Fenced, &Next::Keep));
+    }
+}
+
 /// What may become of a row that exists.
 fn check_row(policy: &Policy, before: &Record, command: &Command, now: Timestamp, next: &Next) {
     let forgotten = matches!(
@@ -157,6 +187,9 @@ fn check_row(policy: &Policy, before: &Record, command: &Command, now: Timestamp
                 assert_eq!(after.created_at, before.created_at, "a life was cut short");
                 assert_eq!(after.fingerprint, before.fingerprint);
             }
+            let by_verdict = matches!(command, Command::Reconcile { .. });
+            let frees = after.state.kind() == StateKind::Released;
+            assert!(!(by_verdict && frees && policy.upstream() == OPAQUE));
             let expires = after.state.kind() == StateKind::Expired;
             assert!(!expires || policy.expiry() != Expiry::Delete);
         }

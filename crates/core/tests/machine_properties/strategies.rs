@@ -107,8 +107,8 @@ pub(crate) fn any_upstream() -> impl Strategy<Value = Upstream> {
 pub(crate) fn any_policy(
     upstream: impl Strategy<Value = Upstream>,
 ) -> impl Strategy<Value = Policy> {
-    // Pauses stay below what a `Duration` can hold 256 times over.
-    let pauses = (10..u64::MAX >> 8, 1..=u64::MAX >> 8, 1..=u16::MAX);
+    let pause = || any_duration(Duration::from_millis(10));
+    let pauses = (pause(), pause(), 1..=u16::MAX);
     let (retention, keep) = (any_duration(seconds(1)), any_duration(seconds(1)));
     let reuse = prop_oneof![Just(Reuse::Replay), Just(Reuse::SingleUse)];
     (
@@ -119,15 +119,15 @@ pub(crate) fn any_policy(
         pauses,
     )
         .prop_map(
-            |(upstream, retention, keep, reuse, (delay, more, attempts_max))| {
+            |(upstream, retention, keep, reuse, (one, other, attempts_max))| {
                 Policy::builder()
                     .upstream(upstream)
                     .retention(retention)
                     .expiry(keep.map_or(Expiry::Delete, Expiry::Keep))
                     .reuse(reuse)
                     .reconcile(Reconcile {
-                        delay: Duration::from_millis(delay),
-                        delay_max: Duration::from_millis(delay.saturating_add(more)),
+                        delay: one.min(other),
+                        delay_max: one.max(other),
                         attempts_max,
                     })
                     .build()

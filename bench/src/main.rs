@@ -1,0 +1,54 @@
+//! Measures onlyonce beside its limits and its peers, in one run.
+//!
+//! ```text
+//! cargo run --release -p onlyonce-bench -- store    the embedded store, the raw disk, Redis
+//! cargo run --release -p onlyonce-bench -- size     memory and reopening at a million records
+//! cargo run --release -p onlyonce-bench -- rules    step, fingerprint and codec, per call
+//! ```
+//!
+//! Machines are noisy: rounds of all contestants are interleaved, the medians are printed, and
+//! what counts are the ratios between them. Nothing is asserted.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_precision_loss,
+    clippy::print_stdout,
+    reason = "a program for people: it stops at the first surprise and prints what it measured"
+)]
+
+mod machine;
+mod raw;
+mod records;
+mod redis;
+mod rules;
+mod size;
+mod store;
+
+const USAGE: &str = "\
+Usage: onlyonce-bench store [--rounds N] [--seconds N]
+       onlyonce-bench size  [--records N]
+       onlyonce-bench rules
+
+store  claim+complete pairs and replay reads per second, durable, at 1, 64 and 256 callers,
+       beside the raw append+fdatasync limit of the same disk and Redis with appendfsync always
+size   memory per record, disk per record and reopening time at a million records
+rules  nanoseconds and allocations per call of the pure parts";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str, default: u64| {
+        let at = arguments.iter().position(|argument| argument == name);
+        at.and_then(|at| arguments.get(at + 1)?.parse().ok())
+            .unwrap_or(default)
+    };
+    match arguments.first().map(String::as_str) {
+        Some("store") => store::run(option("--rounds", 3), option("--seconds", 2)),
+        Some("size") => size::run(option("--records", 1_000_000)),
+        Some("rules") => rules::run(),
+        Some("--help" | "-h") => println!("{USAGE}"),
+        _ => {
+            eprintln!("{USAGE}");
+            std::process::exit(2);
+        }
+    }
+}

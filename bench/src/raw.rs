@@ -1,0 +1,60 @@
+//! The limit: an append-only file, one writer, group commit with fdatasync, and nothing else.
+//!
+//! Driven by the same callers through the same kind of queue as the store, so the difference
+//! between the two is what the store itself costs.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use onlyonce_core::RecordId;
+use tokio::sync::{mpsc, oneshot};
+
+/// A log that is durable and cannot be read back.
+#[derive(Clone)]
+pub(crate) struct RawLog {
+    queue: mpsc::Sender<Append>,
+}
+
+struct Append {
+    id: RecordId,
+    bytes: Vec<u8>,
+    done: oneshot::Sender<()>,
+}
+
+impl RawLog {
+    pub(crate) fn open(folder: &Path) -> Self {
+        let file = File::create(folder.join("raw.log")).unwrap();
+        let (queue, appends) = mpsc::channel(4096);
+        std::thread::spawn(move || write(file, appends));
+        Self { queue }
+    }
+
+    pub(crate) async fn append(&self, id: RecordId, bytes: Vec<u8>) {
+        let (done, synced) = oneshot::channel();
+        assert!(
+            self.queue.send(Append { id, bytes, done }).await.is_ok(),
+            "the writer is gone"
+        );
+        synced.await.unwrap();
+    }
+}
+
+fn write(mut file: File, mut appends: mpsc::Receiver<Append>) {
+    let mut index = HashMap::new();
+    let (mut batch, mut buffer, mut end) = (Vec::new(), Vec::new(), 0_u64);
+    while appends.blocking_recv_many(&mut batch, 1024) > 0 {
+        for append in &batch {
+            index.insert(append.id, (end, append.bytes.len()));
+            end += append.bytes.len() as u64;
+            buffer.extend_from_slice(&append.bytes);
+        }
+        file.write_all(&buffer).unwrap();
+        file.sync_data().unwrap();
+        buffer.clear();
+        for append in batch.drain(..) {
+            let _ = append.done.send(());
+        }
+    }
+}
