@@ -63,6 +63,8 @@ pub enum Command {
     Reconcile {
         /// The execution that was asked about.
         fence: Fence,
+        /// When the question was put. An answer says nothing about what came after it.
+        asked_at: Timestamp,
         /// What it said.
         verdict: Verdict,
     },
@@ -183,7 +185,11 @@ pub fn step(
         Command::Evict { fence } => evict(record, *fence),
         Command::MarkUnknown { fence, reason } => rules.mark_unknown(record, *fence, *reason),
         Command::Sweep => record.map_or(NOT_DUE, |record| rules.sweep(record)),
-        Command::Reconcile { fence, verdict } => rules.reconcile(record, *fence, verdict),
+        Command::Reconcile {
+            fence,
+            asked_at,
+            verdict,
+        } => rules.reconcile(record, *fence, *asked_at, verdict),
         Command::Resolve { fence, resolution } => rules.resolve(record, *fence, resolution),
     }
 }
@@ -396,6 +402,7 @@ impl Rules<'_> {
         &self,
         record: Option<&Record>,
         fence: Fence,
+        asked_at: Timestamp,
         verdict: &Verdict,
     ) -> (Decision, Next) {
         let Some(record) = record.filter(|record| record.fence == fence) else {
@@ -423,7 +430,7 @@ impl Rules<'_> {
                     ..
                 },
                 Verdict::NotFound,
-            ) => match self.not_found(*since) {
+            ) => match self.not_found(*since, asked_at) {
                 NotFound::Release => (Decision::Settled, self.put(record, self.released())),
                 NotFound::Wait => (Decision::StillUnknown, Next::Keep),
                 NotFound::AskAPerson => {
@@ -445,7 +452,7 @@ impl Rules<'_> {
 
     /// "Not found" proves nothing about a dispatch that is still under way, so only an
     /// upstream that turns a second dispatch into no second effect frees the key at once.
-    fn not_found(&self, since: Timestamp) -> NotFound {
+    fn not_found(&self, since: Timestamp, asked_at: Timestamp) -> NotFound {
         match self.policy.upstream() {
             Upstream::Transactional | Upstream::Dedupes { .. } => NotFound::Release,
             Upstream::Opaque {
@@ -454,7 +461,7 @@ impl Rules<'_> {
             Upstream::Opaque {
                 release_after: Some(delay),
             } => {
-                if since.after(delay).has_passed(self.now) {
+                if since.after(delay).has_passed(asked_at) {
                     NotFound::Release
                 } else {
                     NotFound::Wait

@@ -55,7 +55,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             Start::Read => self.load(id).await?,
             Start::Seen(row) => row,
         };
+        let started = self.runtime.elapsed();
+        let mut unsure = None;
         for _ in 0..self.config.rounds_max {
+            if let Some(error) = unsure.take_if(|_| self.is_too_old(command, started)) {
+                return Err(StoreError::into(error));
+            }
             let (decision, next) = self.decide(command, seen.as_ref());
             let next = match next {
                 Next::Keep => {
@@ -77,14 +82,29 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                     return Ok(Applied { decision, row });
                 }
                 Ok(Swap::Lost(row)) => row,
-                // When the read fails too, the caller must hear that it may have been written.
-                Err(error) if error.may_have_written() => self.load(id).await.map_err(|_| error)?,
+                Err(error) if error.may_have_written() => {
+                    unsure = Some(error.clone());
+                    // When the read fails too, the caller must hear that it may be written.
+                    self.load(id).await.map_err(|_| error)?
+                }
                 Err(error) => return Err(error.into()),
             };
         }
         Err(EngineError::Contended {
             rounds: self.config.rounds_max,
         })
+    }
+
+    /// Whether a claim that may have been written has been at it for longer than its lease.
+    ///
+    /// Its row may then have been swept, resolved and used anew by others. Going on would bring a
+    /// fence back that others have already dealt with, and a verdict about its first life could
+    /// settle its second.
+    fn is_too_old(&self, command: &Command, started: Duration) -> bool {
+        let Command::Claim(claim) = command else {
+            return false;
+        };
+        self.runtime.elapsed().saturating_sub(started) >= self.policies.of(&claim.route).lease()
     }
 
     /// What the rules say about a row, now.

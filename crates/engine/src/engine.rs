@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{
-    Command, Decision, Fence, Keyring, Policy, Record, RecordId, Resolution, RouteName, Secret,
-    Timestamp,
+    Command, Decision, Fence, Keyring, Policy, PrincipalDigest, Record, RecordId, Resolution,
+    RouteName, Secret, Timestamp,
 };
 use onlyonce_store::Store;
 
@@ -100,6 +101,31 @@ impl<S: Store, R: Runtime> Engine<S, R> {
     #[must_use]
     pub fn policies(&self) -> &Policies {
         &self.inner.policies
+    }
+
+    /// The record under an id, as it is stored.
+    ///
+    /// # Errors
+    /// When the store fails or the row cannot be read.
+    pub async fn inspect(&self, id: &RecordId) -> Result<Option<Record>, EngineError> {
+        Ok(self.inner.load(id).await?.map(|row| row.record))
+    }
+
+    /// A principal as records carry it.
+    #[must_use]
+    pub fn principal_digest(&self, principal: &[u8]) -> PrincipalDigest {
+        PrincipalDigest::new(&self.inner.secret, principal)
+    }
+
+    /// Unpredictable bytes, from where the engine takes its own.
+    #[must_use]
+    pub fn entropy<const N: usize>(&self) -> [u8; N] {
+        self.inner.runtime.entropy()
+    }
+
+    /// Starts a task where the engine starts its own.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.inner.runtime.spawn(task);
     }
 
     /// Carries out a person's decision about a key.

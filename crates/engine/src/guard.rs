@@ -29,9 +29,11 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use onlyonce_core::fingerprint::{Payload, fingerprint};
+use onlyonce_core::fingerprint::{FieldDiff, Payload, explain, fingerprint};
 use onlyonce_core::key::KeyError;
-use onlyonce_core::{Key, Policy, PrincipalDigest, RecordId, RouteName, Scope, Secret};
+use onlyonce_core::{
+    FieldDigests, Key, Policy, PrincipalDigest, RecordId, RouteName, Scope, Secret,
+};
 use onlyonce_store::Store;
 
 use crate::{
@@ -72,6 +74,24 @@ impl<S: Store, R: Runtime> Engine<S, R> {
             route: route.clone(),
             wait: None,
         }
+    }
+}
+
+impl<S: Store, R: Runtime> Engine<S, R> {
+    /// Names the fields in which a payload differs from the one that a key belongs to.
+    #[must_use]
+    pub fn explain(
+        &self,
+        route: &RouteName,
+        payload: &Payload<'_>,
+        stored: &FieldDigests,
+    ) -> FieldDiff {
+        explain(
+            &self.inner.secret,
+            self.inner.policies.of(route).fingerprint(),
+            payload,
+            stored,
+        )
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{
-    Command, Decision, Fence, RecordId, Response, SealError, StoredResponse, TombstoneReason,
-    UnknownReason,
+    Command, Decision, Fence, Record, RecordId, Response, SealError, StoredResponse,
+    TombstoneReason, UnknownReason,
 };
 use onlyonce_store::{Row, Store, StoreError};
 
@@ -39,7 +39,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         match applied {
             Err(_) if final_answer => Ok(Reply::Unknown(Some(record))),
             Ok(applied) if final_answer && applied.decision != Decision::Settled => {
-                self.settled_before(id, applied, outcome, value)
+                self.settled_before(id, record, applied, outcome, value)
             }
             Ok(_) | Err(_) => Ok(Reply::Executed { value, outcome }),
         }
@@ -50,10 +50,17 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     fn settled_before<T>(
         &self,
         id: &RecordId,
+        own: Box<Record>,
         applied: Applied,
         outcome: Outcome,
         value: T,
     ) -> Result<Reply<T>, EngineError> {
+        // The key may have been forgotten and used anew while this work took its time. Another
+        // payload's answer is not this caller's to see.
+        let row = applied.row.as_ref();
+        if row.is_some_and(|row| row.record.fingerprint != own.fingerprint) {
+            return Ok(Reply::Unknown(Some(own)));
+        }
         match (self.stored(id, applied)?, &outcome) {
             (Reply::Replayed(replay), Outcome::Completed(response))
                 if replay.response == *response =>

@@ -161,6 +161,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// next attempt, so nobody else asks meanwhile, and a crash here only means asking again.
     async fn probe(self: Arc<Self>, id: RecordId, row: Row) {
         let (fence, route) = (row.record.fence, row.record.route.clone());
+        let asked_at = self.now();
         let asked = AssertUnwindSafe(async { self.resolver.resolve(&id, &row.record).await });
         let verdict = asked.catch_unwind().await.unwrap_or(Verdict::Pending);
         let verdict = match verdict {
@@ -172,7 +173,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             }
             other @ (Verdict::Completed(_) | Verdict::NotFound | Verdict::Pending) => other,
         };
-        let command = Command::Reconcile { fence, verdict };
+        let command = Command::Reconcile {
+            fence,
+            asked_at,
+            verdict,
+        };
         let applied = self.apply(&id, &command, Start::Seen(Some(row))).await;
         self.waiting.wake(&id);
         if let Ok(Applied { decision, .. }) = applied {

@@ -1,5 +1,13 @@
 //! Callers that vanish, stores that fail, leases that run out: never a second execution.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests stop at the first surprise"
+)]
+
 mod common;
 
 use std::sync::Arc;
@@ -567,4 +575,33 @@ async fn a_waiter_is_woken_at_once() {
         .expect("woken");
     assert_eq!(body(&woken.unwrap()), b"ch_1");
     first.await.unwrap();
+}
+
+/// After a lease has passed, a row with this claim's fence may have had a life that others dealt
+/// with. Resuming would bring a used fence back.
+#[tokio::test]
+async fn a_claim_that_was_unsure_for_a_whole_lease_is_not_resumed() {
+    let store = Faulty::default();
+    let config = EngineConfig {
+        store_timeout: Duration::from_millis(250),
+        ..EngineConfig::default()
+    };
+    let builder = Engine::builder(store.clone())
+        .config(config)
+        .policies(short_lease());
+    let engine = builder.without_background().open().await.unwrap();
+    let runs = Arc::new(AtomicUsize::new(0));
+    store.fail(&[Fault::Hangs]);
+    let refused = engine.guard("pay", "k").run(counted(&runs, "ch_1")).await;
+    assert!(matches!(
+        refused,
+        Err(GuardError::Engine(EngineError::Store(_)))
+    ));
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+    let retry = engine
+        .guard("pay", "k")
+        .run(counted(&runs, "ch_1"))
+        .await
+        .unwrap();
+    assert_eq!(name(&retry), "executed");
 }

@@ -1,5 +1,13 @@
 //! One request after another: execute, replay, refuse.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests stop at the first surprise"
+)]
+
 mod common;
 
 use std::sync::Arc;

@@ -48,7 +48,10 @@ pub enum StoreError {
 impl StoreError {
     /// The operation did not happen, for this reason.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "an error is given away here, not lent")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "an error is given away here, not lent"
+    )]
     pub fn unavailable(reason: impl ToString) -> Self {
         Self::Unavailable {
             reason: reason.to_string().into(),
@@ -57,7 +60,10 @@ impl StoreError {
 
     /// The operation may have happened; no answer came, for this reason.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "an error is given away here, not lent")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "an error is given away here, not lent"
+    )]
     pub fn ambiguous(reason: impl ToString) -> Self {
         Self::Ambiguous {
             reason: reason.to_string().into(),

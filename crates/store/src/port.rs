@@ -32,7 +32,10 @@ pub struct Row {
 /// What became of a conditional write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-#[expect(clippy::large_enum_variant, reason = "moved once; a box would cost every loser a heap trip")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "moved once; a box would cost every loser a heap trip"
+)]
 pub enum Swap {
     /// It is written, durably, under this version. A removal has one too, which nobody meets.
     Won(Version),

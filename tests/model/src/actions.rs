@@ -1,6 +1,6 @@
 //! Everything that can happen, and when.
 
-use crate::model::World;
+use crate::model::{Limits, World};
 use crate::state::{Id, Phase, RowState, State, Worker};
 
 /// Something happens.
@@ -69,7 +69,9 @@ impl World {
                 continue;
             }
             fresh_seen |= *worker == Worker::FRESH;
-            self.enabled_of(worker, &mut |step| actions.push(Action::Worker(id, step)));
+            self.enabled_of(worker, &mut |steps| {
+                actions.extend(steps.iter().map(|step| Action::Worker(id, *step)));
+            });
         }
         if state.sweeper.is_some() {
             actions.extend([Action::SweepSwap, Action::SweepCrash]);
@@ -90,41 +92,48 @@ impl World {
         }
     }
 
-    fn enabled_of(&self, worker: &Worker, can: &mut dyn FnMut(Step)) {
+    fn enabled_of(&self, worker: &Worker, can: &mut dyn FnMut(&[Step])) {
         if worker.swap.is_some() {
-            [Step::Swap, Step::SwapUnacknowledged, Step::Crash].map(&mut *can);
+            can(&[Step::Swap, Step::SwapUnacknowledged, Step::Crash]);
         } else {
             match worker.phase {
-                Phase::Idle => can(Step::Read),
-                Phase::Again | Phase::Settling(_) => [Step::Read, Step::Crash].map(&mut *can).into_iter().collect(),
+                Phase::Idle => can(&[Step::Read]),
+                Phase::Again | Phase::Settling(_) => {
+                    can(&[Step::Read, Step::Crash]);
+                }
                 Phase::Granted => self.enabled_granted(worker, can),
                 Phase::Sent => {
-                    [Step::Renew, Step::GiveUp, Step::Crash].map(&mut *can);
+                    can(&[Step::Renew, Step::GiveUp, Step::Crash]);
                     if worker.wire {
-                        [Step::ArriveAnswerLost, Step::Refuse, Step::Reject].map(&mut *can);
+                        can(&[Step::ArriveAnswerLost, Step::Refuse, Step::Reject]);
                     }
                 }
                 Phase::Done => {}
             }
         }
         if worker.wire {
-            can(Step::Arrive);
+            can(&[Step::Arrive]);
         }
     }
 
-    fn enabled_granted(&self, worker: &Worker, can: &mut dyn FnMut(Step)) {
-        let own = [Step::Renew, Step::Refuse, Step::Reject, Step::GiveUp, Step::Crash];
-        own.map(&mut *can);
+    fn enabled_granted(&self, worker: &Worker, can: &mut dyn FnMut(&[Step])) {
+        can(&[
+            Step::Renew,
+            Step::Refuse,
+            Step::Reject,
+            Step::GiveUp,
+            Step::Crash,
+        ]);
         if !self.kind.has_wire() {
-            [Step::Commit, Step::CommitAnswerLost].map(&mut *can);
+            can(&[Step::Commit, Step::CommitAnswerLost]);
         } else if !self.checks_lease || worker.lease > 0 {
-            can(Step::Send);
+            can(&[Step::Send]);
         }
     }
 
     pub(crate) fn perform(&self, state: &mut State, action: Action) {
         match action {
-            Action::Tick => state.tick(self.limits.age_max(self.kind), self.kind.forgets()),
+            Action::Tick => state.tick(Limits::age_max(self.kind), self.kind.forgets()),
             Action::Worker(id, step) => self.perform_step(state, id, step),
             Action::SweepRead => self.sweep_read(state),
             Action::SweepSwap => self.sweep_swap(state),

@@ -8,7 +8,9 @@ use crate::state::{Id, Phase, Probe, State, Swap, WORKERS, Worker};
 /// they do alone.
 #[must_use]
 pub fn canonical(mut state: State) -> State {
-    state.probes.sort_unstable_by_key(|probe| probe.map(|probe| (probe.heard, probe.serial)));
+    state
+        .probes
+        .sort_unstable_by_key(|probe| probe.map(|probe| (probe.heard, probe.serial)));
     forget(&mut state);
     sort(&mut state);
     state
@@ -20,7 +22,11 @@ fn forget(state: &mut State) {
     let referred: [bool; WORKERS] = array::from_fn(|index| {
         let refers = |holder: Id| usize::from(holder.0) == index;
         rows(state).any(|(_, holder)| refers(holder))
-            || state.probes.iter().flatten().any(|probe| refers(probe.holder))
+            || state
+                .probes
+                .iter()
+                .flatten()
+                .any(|probe| refers(probe.holder))
     });
     for (worker, referred) in state.workers.iter_mut().zip(referred) {
         if worker.phase == Phase::Done && !worker.wire && !referred {
@@ -43,7 +49,9 @@ fn rows(state: &State) -> impl Iterator<Item = (usize, Id)> {
 fn sort(state: &mut State) {
     let holds_row = |id: Id| state.row.is_some_and(|row| row.holder == id);
     let probes_of = |id: Id| {
-        state.probes.map(|probe: Option<Probe>| probe.is_some_and(|probe| probe.holder == id))
+        state
+            .probes
+            .map(|probe: Option<Probe>| probe.is_some_and(|probe| probe.holder == id))
     };
     let mut order: [Id; WORKERS] = array::from_fn(|index| Id(u8::try_from(index).unwrap_or(0)));
     order.sort_by_key(|id| (*state.worker(*id), holds_row(*id), probes_of(*id)));

@@ -3,14 +3,14 @@
 use onlyonce_core::{Command, Decision, Resolution, Verdict};
 
 use crate::mirror;
-use crate::model::World;
+use crate::model::{World, Write};
 use crate::state::{Base, Heard, Probe, RowState, State, Swap};
 
 impl World {
     /// The sweeper reads the row and decides.
     pub(crate) fn sweep_read(&self, state: &mut State) {
         let (decision, next) = self.ask(state, &Command::Sweep);
-        state.sweeper = next.map(|next| Swap {
+        state.sweeper = next.map(|Write(next)| Swap {
             decision,
             next,
             base: Base::Present,
@@ -23,7 +23,7 @@ impl World {
         let Some(swap) = state.sweeper.take() else {
             return;
         };
-        self.write(state, swap.next);
+        self.write(state, Write(swap.next));
         let free = state.probes.iter_mut().find(|probe| probe.is_none());
         if swap.decision == Decision::Probe
             && let (Some(row), Some(free)) = (swap.next, free)
@@ -51,7 +51,14 @@ impl World {
             return;
         };
         let fence = self.fence(probe.holder, probe.serial);
-        let (_, next) = self.ask(state, &Command::Reconcile { fence, verdict: verdict(heard) });
+        let (_, next) = self.ask(
+            state,
+            &Command::Reconcile {
+                fence,
+                asked_at: mirror::NOW,
+                verdict: verdict(heard),
+            },
+        );
         if let Some(next) = next {
             self.write(state, next);
         }
@@ -83,7 +90,11 @@ impl World {
     /// Whether the key gets an outcome, or a person's attention, once the faults stop: within
     /// the lease, the reconcile delay and two polls, with every executor silent.
     pub(crate) fn recovers(&self, state: &State) -> bool {
-        let mut left = State { row: state.row, truth: state.truth, ..State::FRESH };
+        let mut left = State {
+            row: state.row,
+            truth: state.truth,
+            ..State::FRESH
+        };
         for _ in 0..self.limits.lease + self.limits.probe_delay + 2 {
             if !matches!(
                 left.row_state(),
@@ -102,7 +113,11 @@ impl World {
 }
 
 fn heard(state: &State) -> Heard {
-    if state.truth.effects > 0 { Heard::Completed } else { Heard::NotFound }
+    if state.truth.effects > 0 {
+        Heard::Completed
+    } else {
+        Heard::NotFound
+    }
 }
 
 fn verdict(heard: Heard) -> Verdict {

@@ -38,14 +38,27 @@ impl Limits {
         kept: 0,
     };
 
+    /// Long enough for a second probe, for half a lease, and for rows kept for audit.
+    pub const LONG: Self = Self {
+        lease: 2,
+        retention: 2,
+        probe_delay: 1,
+        probes_max: 2,
+        kept: 1,
+    };
+
     /// The age of an unknown outcome from which on it makes no difference.
-    pub(crate) fn age_max(self, kind: Kind) -> u8 {
+    pub(crate) fn age_max(kind: Kind) -> u8 {
         match kind {
             Kind::OpaqueReleasing(after) => after,
             Kind::Opaque | Kind::Dedupes { .. } | Kind::Transactional => 0,
         }
     }
 }
+
+/// A row to be written; `None` removes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write(pub(crate) Option<Row>);
 
 /// One world.
 #[derive(Debug, Clone)]
@@ -68,8 +81,12 @@ impl World {
     /// When the limits are not ones that a route may have.
     pub fn new(variant: Variant, kind: Kind, limits: Limits) -> Result<Self, PolicyError> {
         let upstream = match kind {
-            Kind::Opaque => Upstream::Opaque { release_after: None },
-            Kind::OpaqueReleasing(after) => Upstream::Opaque { release_after: Some(ticks(after)) },
+            Kind::Opaque => Upstream::Opaque {
+                release_after: None,
+            },
+            Kind::OpaqueReleasing(after) => Upstream::Opaque {
+                release_after: Some(ticks(after)),
+            },
             Kind::Dedupes { reexecute } => Upstream::Dedupes { reexecute },
             Kind::Transactional => Upstream::Transactional,
         };
@@ -100,34 +117,43 @@ impl World {
     /// The same world with executors that look at their lease before they send.
     #[must_use]
     pub fn checking_leases(self) -> Self {
-        Self { checks_lease: true, ..self }
+        Self {
+            checks_lease: true,
+            ..self
+        }
     }
 
     /// What the rules decide about the row as it is: `None` to write when it stays.
-    pub(crate) fn ask(&self, state: &State, command: &Command) -> (Decision, Option<Option<Row>>) {
-        let record = state.row.map(|row| mirror::record(row, self.number(row.holder, row.serial)));
-        let (decision, next) = self.variant.decide(&self.policy, record.as_ref(), command, mirror::NOW);
+    pub(crate) fn ask(&self, state: &State, command: &Command) -> (Decision, Option<Write>) {
+        let record = state
+            .row
+            .map(|row| mirror::record(row, self.number(row.holder, row.serial)));
+        let (decision, next) =
+            self.variant
+                .decide(&self.policy, record.as_ref(), command, mirror::NOW);
         let next = match next {
             Next::Keep => None,
-            Next::Remove => Some(None),
+            Next::Remove => Some(Write(None)),
             Next::Put(record) => {
-                let number = mirror::number(record.fence);
-                Some(self.row(state, command, decision, number).map(|(holder, serial)| {
-                    mirror::row(&record, holder, serial, self.limits.age_max(self.kind))
-                }))
+                let (holder, serial) = self.granted_to(state, mirror::number(record.fence));
+                let age_max = Limits::age_max(self.kind);
+                Some(Write(Some(mirror::row(&record, holder, serial, age_max))))
             }
         };
         (decision, next)
     }
 
-    /// Who holds a row that is to be written with fence `number`.
-    fn row(&self, state: &State, command: &Command, decision: Decision, number: u8) -> Option<(Id, u8)> {
-        let _ = (state, command, decision);
-        (!self.variant.counts_fences()).then(|| (Id(number - 1), 0))
+    /// Whose fence `number` is. A counted one does not say; whoever claims puts that right.
+    fn granted_to(&self, state: &State, number: u8) -> (Id, u8) {
+        if self.variant.counts_fences() {
+            (state.row.map_or(Id(0), |row| row.holder), number)
+        } else {
+            (Id(number.saturating_sub(1)), 0)
+        }
     }
 
     /// Writes the row. Every other swap decided on the old row will lose, so it is dropped.
-    pub(crate) fn write(&self, state: &mut State, next: Option<Row>) {
+    pub(crate) fn write(&self, state: &mut State, Write(next): Write) {
         state.row = next;
         if self.variant.compares_versions() {
             let swaps = state.workers.iter_mut().map(|worker| &mut worker.swap);
@@ -146,7 +172,11 @@ impl World {
     }
 
     fn number(&self, holder: Id, serial: u8) -> u8 {
-        if self.variant.counts_fences() { serial } else { holder.0 + 1 }
+        if self.variant.counts_fences() {
+            serial
+        } else {
+            holder.0 + 1
+        }
     }
 
     pub(crate) fn fence(&self, holder: Id, serial: u8) -> Fence {
@@ -160,7 +190,7 @@ impl World {
 
     /// The fence that a worker claims with.
     pub(crate) fn claim_fence(&self, state: &State, id: Id) -> Fence {
-        let counted = state.row.map_or(1, |row| row.serial + 1);
+        let counted = state.row.map_or(1, |row| row.serial.saturating_add(1));
         self.fence(id, counted)
     }
 }
@@ -180,6 +210,7 @@ impl Model for World {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut next = last.clone();
         self.perform(&mut next, action);
+        self.read_what_is_final(&mut next);
         let next = canonical(next);
         (next != *last).then_some(next)
     }

@@ -13,7 +13,6 @@ pub struct Id(pub(crate) u8);
 
 impl Id {
     /// All of them.
-    #[must_use]
     pub fn all() -> impl Iterator<Item = Self> {
         (0..WORKERS).filter_map(|index| u8::try_from(index).ok().map(Self))
     }
@@ -167,12 +166,19 @@ pub struct Truth {
     pub answered: bool,
     /// Ticks left of the retention of the completion.
     pub retained: u8,
+    /// What must never happen, and did.
+    pub broken: Broken,
+}
+
+/// Promises that were broken on the way. Once broken, always broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Broken {
     /// A client was told of success without an effect.
     pub false_success: bool,
     /// A claim within the retention of a given answer did not get that answer.
     pub lost_completion: bool,
     /// Somebody settled an execution that was granted to another.
-    pub fence_broken: bool,
+    pub fence: bool,
 }
 
 /// The whole world.
@@ -202,9 +208,11 @@ impl State {
             dispatches: 0,
             answered: false,
             retained: 0,
-            false_success: false,
-            lost_completion: false,
-            fence_broken: false,
+            broken: Broken {
+                false_success: false,
+                lost_completion: false,
+                fence: false,
+            },
         },
     };
 

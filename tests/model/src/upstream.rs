@@ -80,7 +80,11 @@ impl World {
         let was_sent = worker.phase == Phase::Sent;
         worker.wire = false;
         worker.lease = 0;
-        worker.phase = Phase::Settling(if evict { Settle::Evict } else { Settle::Release });
+        worker.phase = Phase::Settling(if evict {
+            Settle::Evict
+        } else {
+            Settle::Release
+        });
         if was_sent && self.kind.is_opaque() {
             state.truth.dispatches = state.truth.dispatches.saturating_sub(1);
         }
@@ -97,10 +101,8 @@ impl World {
     /// The effect and the completion in one transaction, or neither.
     pub(crate) fn commit(&self, state: &mut State, id: Id, answer_lost: bool) {
         let (decision, next) = self.ask(state, &self.settle_command(state, id, Settle::Complete));
-        let phase = if decision != Decision::Settled {
-            Phase::Done
-        } else {
-            self.check_holder(state, id);
+        let phase = if decision == Decision::Settled {
+            Self::check_holder(state, id);
             self.effect(state);
             if let Some(next) = next {
                 self.write(state, next);
@@ -111,6 +113,8 @@ impl World {
                 state.truth.answered = state.truth.retained > 0;
                 Phase::Done
             }
+        } else {
+            Phase::Done
         };
         let worker = state.worker_mut(id);
         worker.phase = phase;

@@ -19,6 +19,9 @@ pub enum Variant {
     BlindWrite,
     /// Fences are counted per row, and the count starts again with the row.
     CountedFence,
+    /// A claim that was not acknowledged, and finds that the row is not its own, goes on with
+    /// the fence that it may have written.
+    FenceKept,
 }
 
 impl Variant {
@@ -31,7 +34,7 @@ impl Variant {
         now: Timestamp,
     ) -> (Decision, Next) {
         match self {
-            Self::Shipped | Self::BlindWrite | Self::CountedFence => {
+            Self::Shipped | Self::BlindWrite | Self::CountedFence | Self::FenceKept => {
                 step(policy, record, command, now)
             }
             Self::ReconcileThenRetry => reconcile_then_retry(policy, record, command, now),

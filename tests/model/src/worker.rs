@@ -3,8 +3,9 @@
 use onlyonce_core::{Command, Decision, UnknownReason};
 
 use crate::mirror;
-use crate::model::World;
+use crate::model::{World, Write};
 use crate::state::{Base, Id, Phase, RowState, Settle, State, Swap, Worker};
+use crate::variants::Variant;
 
 impl World {
     /// The worker reads the row and decides. What changes nothing is final at once; the rest
@@ -13,13 +14,24 @@ impl World {
         let command = self.command_of(state, id);
         let (decision, next) = self.ask(state, &command);
         if matches!(command, Command::Claim(_)) {
-            self.check_claim(state, decision);
+            Self::check_claim(state, decision);
         }
         match next {
             None => self.told(state, id, decision),
-            Some(next) => {
-                let base = if state.row.is_some() { Base::Present } else { Base::Absent };
-                state.worker_mut(id).swap = Some(Swap { decision, next, base });
+            Some(Write(mut next)) => {
+                if let (Decision::Execute, Some(row)) = (decision, &mut next) {
+                    row.holder = id;
+                }
+                let base = if state.row.is_some() {
+                    Base::Present
+                } else {
+                    Base::Absent
+                };
+                state.worker_mut(id).swap = Some(Swap {
+                    decision,
+                    next,
+                    base,
+                });
             }
         }
     }
@@ -35,15 +47,15 @@ impl World {
             return;
         }
         if swap.decision == Decision::Settled {
-            self.check_holder(state, id);
+            Self::check_holder(state, id);
         }
         if swap.decision == Decision::Execute && state.truth.answered {
-            state.truth.lost_completion = true;
+            state.truth.broken.lost_completion = true;
         }
         if self.variant.counts_fences() && swap.decision == Decision::Execute {
             state.worker_mut(id).serial = swap.next.map_or(0, |row| row.serial);
         }
-        self.write(state, swap.next);
+        self.write(state, Write(swap.next));
         if !ack_lost {
             self.told(state, id, swap.decision);
         } else if state.worker(id).phase == Phase::Idle {
@@ -75,7 +87,11 @@ impl World {
             Some(RowState::Executing { lease }) if looks_at_lease => lease,
             Some(_) | None => 0,
         };
-        *state.worker_mut(id) = Worker { phase, lease, ..worker };
+        *state.worker_mut(id) = Worker {
+            phase,
+            lease,
+            ..worker
+        };
     }
 
     /// The lease is renewed, or the executor learns that it is too late, and goes on.
@@ -104,6 +120,39 @@ impl World {
         worker.lease = 0;
     }
 
+    /// Takes at once the reads that nobody can see and whose answer can never change: a fence
+    /// that is not, or no longer, the row's never comes back, and an outcome never goes away.
+    /// The rules are asked all the same, so a rule that lets such a one settle is still found.
+    pub(crate) fn read_what_is_final(&self, state: &mut State) {
+        if !self.variant.compares_versions() || self.variant.counts_fences() {
+            return;
+        }
+        for id in Id::all() {
+            let is_final = state.worker(id).swap.is_none()
+                && match state.worker(id).phase {
+                    // A claim that does not find its own row is over; the next has another fence.
+                    Phase::Again => {
+                        self.variant != Variant::FenceKept
+                            && state.row.is_none_or(|row| row.holder != id)
+                    }
+                    // Where few executors are at work at once, there is room to let them wait.
+                    Phase::Settling(settle) => {
+                        !self.kind.is_opaque() && self.is_refused_for_good(state, id, settle)
+                    }
+                    Phase::Idle | Phase::Granted | Phase::Sent | Phase::Done => false,
+                };
+            if is_final {
+                state.worker_mut(id).phase = Phase::Done;
+            }
+        }
+    }
+
+    fn is_refused_for_good(&self, state: &State, id: Id, settle: Settle) -> bool {
+        let (decision, next) = self.ask(state, &self.settle_command(state, id, settle));
+        let gives_answer = settle == Settle::Complete && decision == Decision::AlreadySettled;
+        next.is_none() && !gives_answer
+    }
+
     /// What a worker that reads is about to ask for.
     pub(crate) fn command_of(&self, state: &State, id: Id) -> Command {
         match state.worker(id).phase {
@@ -117,7 +166,10 @@ impl World {
     pub(crate) fn settle_command(&self, state: &State, id: Id, settle: Settle) -> Command {
         let fence = self.fence_of(state, id);
         match settle {
-            Settle::Complete => Command::Complete { fence, response: mirror::answer() },
+            Settle::Complete => Command::Complete {
+                fence,
+                response: mirror::answer(),
+            },
             Settle::Release => Command::Release { fence },
             Settle::Evict => Command::Evict { fence },
             Settle::MarkUnknown => Command::MarkUnknown {
@@ -127,14 +179,14 @@ impl World {
         }
     }
 
-    fn check_claim(&self, state: &mut State, decision: Decision) {
+    fn check_claim(state: &mut State, decision: Decision) {
         let truth = &mut state.truth;
-        truth.false_success |= decision == Decision::Replay && truth.effects == 0;
-        truth.lost_completion |= truth.answered && decision != Decision::Replay;
+        truth.broken.false_success |= decision == Decision::Replay && truth.effects == 0;
+        truth.broken.lost_completion |= truth.answered && decision != Decision::Replay;
     }
 
     /// Whoever settles the row must be the one to whom it was granted.
-    pub(crate) fn check_holder(&self, state: &mut State, id: Id) {
-        state.truth.fence_broken |= state.row.is_some_and(|row| row.holder != id);
+    pub(crate) fn check_holder(state: &mut State, id: Id) {
+        state.truth.broken.fence |= state.row.is_some_and(|row| row.holder != id);
     }
 }

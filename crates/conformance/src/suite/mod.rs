@@ -13,7 +13,7 @@ pub mod samples;
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -78,6 +78,11 @@ impl<H: Harness> Case<H> {
     /// Runs the case on a fresh store, on a multi-threaded runtime of its own.
     #[must_use]
     pub fn check(&self, harness: H) -> Outcome {
+        self.attempt(harness)
+            .unwrap_or_else(|panic| Outcome::Broken(message(panic.as_ref())))
+    }
+
+    fn attempt(&self, harness: H) -> std::thread::Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
             .enable_all()
@@ -91,8 +96,9 @@ impl<H: Harness> Case<H> {
             })
         });
         let outcome = catch_unwind(case);
+        // A store that hangs in a thread of its own must not hang the test too.
         runtime.shutdown_background();
-        outcome.unwrap_or_else(|panic| Outcome::Broken(message(panic.as_ref())))
+        outcome
     }
 
     async fn run(&self, harness: H) -> Outcome {
@@ -137,9 +143,11 @@ pub fn run<H: Harness>(harness: H, group: &str, name: &str) {
         .into_iter()
         .find(|case| case.group == group && case.name == name)
         .unwrap_or_else(|| panic!("there is no case {group}::{name}"));
-    match case.check(harness) {
-        Outcome::Held => {}
-        Outcome::NotApplicable(reason) => println!("not applicable: {reason}"),
-        Outcome::Broken(how) => panic!("{how}"),
+    match case.attempt(harness) {
+        Ok(Outcome::Held) => {}
+        Ok(Outcome::NotApplicable(reason)) => println!("not applicable: {reason}"),
+        Ok(Outcome::Broken(how)) => panic!("{how}"),
+        // Said already where it happened, with the line of the case.
+        Err(panic) => resume_unwind(panic),
     }
 }

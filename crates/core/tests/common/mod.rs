@@ -245,8 +245,17 @@ pub(crate) fn mark_unknown(fence: Fence) -> Command {
     }
 }
 
+/// A verdict on a question put just after the outcome became unknown.
 pub(crate) fn reconcile(fence: Fence, verdict: Verdict) -> Command {
-    Command::Reconcile { fence, verdict }
+    reconcile_asked(fence, at(16), verdict)
+}
+
+pub(crate) fn reconcile_asked(fence: Fence, asked_at: Timestamp, verdict: Verdict) -> Command {
+    Command::Reconcile {
+        fence,
+        asked_at,
+        verdict,
+    }
 }
 
 pub(crate) fn resolve(fence: Fence, resolution: Resolution) -> Command {

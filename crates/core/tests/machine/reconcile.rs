@@ -8,8 +8,12 @@ fn not_found() -> onlyonce_core::Command {
     reconcile(fence(1), Verdict::NotFound)
 }
 
+fn not_found_asked(asked_at: Timestamp) -> onlyonce_core::Command {
+    reconcile_asked(fence(1), asked_at, Verdict::NotFound)
+}
+
 fn state_after_not_found(kind: Upstream, now: Timestamp) -> (Decision, StateKind) {
-    let (told, row) = written(&upstream(kind), &unknown(), &not_found(), now);
+    let (told, row) = written(&upstream(kind), &unknown(), &not_found_asked(now), now);
     (told, row.state.kind())
 }
 
@@ -33,9 +37,19 @@ fn a_dead_letter_keeps_the_reason_the_beginning_and_the_count() {
 fn not_found_before_the_opt_in_delay_decides_nothing() {
     let early = Timestamp::from_millis(15_000 + 60_000 - 1);
     for now in [at(20), early] {
-        let told = kept(&upstream(OPAQUE_OPT_IN), &unknown(), &not_found(), now);
+        let asked_now = not_found_asked(now);
+        let told = kept(&upstream(OPAQUE_OPT_IN), &unknown(), &asked_now, now);
         assert_eq!(told, Decision::StillUnknown);
     }
+}
+
+/// The question was put early and its answer written late. A dispatch in between, well within
+/// the delay, would be followed by a second one.
+#[test]
+fn an_old_not_found_does_not_release_however_late_it_is_written() {
+    let asked_early = not_found_asked(at(20));
+    let told = kept(&upstream(OPAQUE_OPT_IN), &unknown(), &asked_early, at(1000));
+    assert_eq!(told, Decision::StillUnknown);
 }
 
 #[test]

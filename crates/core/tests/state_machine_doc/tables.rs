@@ -242,7 +242,7 @@ pub(crate) fn not_found() -> String {
     let rows: Vec<Vec<String>> = kinds
         .iter()
         .map(|(kind, when, upstream, now, promise)| {
-            let not_found = reconcile(fence(1), Verdict::NotFound);
+            let not_found = reconcile_asked(fence(1), *now, Verdict::NotFound);
             let told = case(unknown(), "", *now)
                 .upstream(*upstream)
                 .outcome(&not_found);

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use onlyonce_core::{FieldDigests, RouteName, State, StateKind, TombstoneReason, UnknownReason};
 use onlyonce_core::{StoredResponse, Timestamp};
-use onlyonce_store::{Store, StoreError, Swap};
+use onlyonce_store::{ListStore, Store, StoreError, Swap};
 
 use crate::suite::samples::{
     answer, at, body, completed, executing, id, lines, record, response, sealed, state, tombstone,
 };
-use crate::suite::{Harness, Setup, lost, same};
+use crate::suite::{Handle, Harness, Setup, lost, same};
 
 /// What may follow a state depends on every one of its fields.
 pub async fn every_state_comes_back_exactly<H: Harness>(setup: &Setup<H>) {
@@ -119,29 +119,30 @@ pub async fn an_empty_body_comes_back<H: Harness>(setup: &Setup<H>) {
 
 /// The usual size.
 pub async fn a_body_of_1_kib_comes_back<H: Harness>(setup: &Setup<H>) {
-    keeps_a_body_of(setup, 1 << 10).await;
+    keeps_a_body_of(&setup.open().await, 1 << 10).await;
 }
 
 /// Past the length field, page or item of many an engine.
 pub async fn a_body_of_64_kib_comes_back<H: Harness>(setup: &Setup<H>) {
+    let store = setup.open().await;
     for bytes in [(64 << 10) - 1, 64 << 10, (64 << 10) + 1] {
-        keeps_a_body_of(setup, bytes).await;
+        keeps_a_body_of(&store, bytes).await;
     }
 }
 
 /// The default limit of a route: every store must take it.
 pub async fn a_body_of_1_mib_comes_back<H: Harness>(setup: &Setup<H>) {
     assert!(H::BODY_BYTES_MAX >= 1 << 20, "Harness::BODY_BYTES_MAX");
-    keeps_a_body_of(setup, 1 << 20).await;
+    keeps_a_body_of(&setup.open().await, 1 << 20).await;
 }
 
 /// A store that cannot take it must say so: half an answer is a wrong replay.
 pub async fn a_body_of_4_mib_comes_back_or_is_refused_whole<H: Harness>(setup: &Setup<H>) {
     const BYTES: usize = 4 << 20;
-    if H::BODY_BYTES_MAX >= BYTES {
-        return keeps_a_body_of(setup, BYTES).await;
-    }
     let store = setup.open().await;
+    if H::BODY_BYTES_MAX >= BYTES {
+        return keeps_a_body_of(&store, BYTES).await;
+    }
     let large = completed(1, body(BYTES));
     let refused = store.store().swap(&id(1), None, Some(&large)).await;
     let too_large = matches!(refused, Err(StoreError::TooLarge { .. }));
@@ -149,8 +150,7 @@ pub async fn a_body_of_4_mib_comes_back_or_is_refused_whole<H: Harness>(setup: &
     assert_eq!(store.load(&id(1)).await, None);
 }
 
-async fn keeps_a_body_of<H: Harness>(setup: &Setup<H>, bytes: usize) {
-    let store = setup.open().await;
+async fn keeps_a_body_of<S: Store + ListStore>(store: &Handle<S>, bytes: usize) {
     let number = u64::try_from(bytes).expect("a small size");
     let written = completed(1, body(bytes));
     store.round_trip(&id(number), &written).await;
@@ -220,7 +220,13 @@ pub async fn extreme_counts_come_back<H: Harness>(setup: &Setup<H>) {
 pub async fn every_route_name_comes_back<H: Harness>(setup: &Setup<H>) {
     let store = setup.open().await;
     let longest = "r".repeat(RouteName::BYTES_MAX);
-    let names = ["", "Größe/支払い/🦀", "a'b\"c\\d;--\n\t%", "  spaces  ", &longest];
+    let names = [
+        "",
+        "Größe/支払い/🦀",
+        "a'b\"c\\d;--\n\t%",
+        "  spaces  ",
+        &longest,
+    ];
     for (number, name) in (0..).zip(names) {
         let mut written = executing(1, at(5_000));
         written.route = RouteName::new(name).expect("a name that fits");

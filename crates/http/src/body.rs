@@ -1,0 +1,150 @@
+//! Bodies that are whole, streaming, or begun and then streaming.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+/// Any error of a body or a service.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+pin_project! {
+    /// A body that may have been read already: whole, streaming, or a beginning and a stream.
+    #[derive(Debug)]
+    pub struct Body<B> {
+        // What was read and not yet given on.
+        read: VecDeque<Bytes>,
+        trailers: Option<HeaderMap>,
+        // What was not read.
+        #[pin]
+        rest: Option<B>,
+    }
+}
+
+impl<B> Body<B> {
+    /// A body that has not been touched.
+    pub(crate) fn streaming(body: B) -> Self {
+        Self {
+            read: VecDeque::new(),
+            trailers: None,
+            rest: Some(body),
+        }
+    }
+
+    /// A body that is all there.
+    pub(crate) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        let read = if data.is_empty() {
+            VecDeque::new()
+        } else {
+            VecDeque::from([data])
+        };
+        Self {
+            read,
+            trailers,
+            rest: None,
+        }
+    }
+
+    /// A body whose beginning was read.
+    pub(crate) fn begun(read: VecDeque<Bytes>, rest: B) -> Self {
+        Self {
+            read,
+            trailers: None,
+            rest: Some(rest),
+        }
+    }
+}
+
+impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let mut this = self.project();
+        if let Some(data) = this.read.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match this.rest.as_mut().as_pin_mut() {
+            Some(rest) => rest.poll_frame(context),
+            None => Poll::Ready(
+                this.trailers
+                    .take()
+                    .map(|trailers| Ok(Frame::trailers(trailers))),
+            ),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.read.is_empty()
+            && self.trailers.is_none()
+            && self.rest.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let read: u64 = self.read.iter().map(|data| data.len() as u64).sum();
+        let rest = self
+            .rest
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(read + rest.lower());
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(read + upper);
+        }
+        hint
+    }
+}
+
+/// What reading a body up to a limit came to.
+pub(crate) enum Collected<B> {
+    /// All of it.
+    Whole(Bytes, Option<HeaderMap>),
+    /// More than the limit: what was read, and the rest.
+    TooLarge(VecDeque<Bytes>, B),
+}
+
+/// Reads a body, but not more than `bytes_max`. A body that announces more is not read at all.
+pub(crate) async fn collect<B>(mut body: B, bytes_max: usize) -> Result<Collected<B>, B::Error>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let (mut read, mut length, mut trailers) = (VecDeque::new(), 0_usize, None);
+    if announced > bytes_max {
+        return Ok(Collected::TooLarge(read, body));
+    }
+    while let Some(frame) = next_frame(&mut body).await {
+        match frame?.into_data() {
+            Ok(data) => {
+                length = length.saturating_add(data.len());
+                read.push_back(data);
+                if length > bytes_max {
+                    return Ok(Collected::TooLarge(read, body));
+                }
+            }
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok(Collected::Whole(join(read, length), trailers))
+}
+
+async fn next_frame<B: HttpBody + Unpin>(body: &mut B) -> Option<Result<Frame<B::Data>, B::Error>> {
+    std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
+}
+
+/// One piece, copied only if there were several.
+fn join(mut read: VecDeque<Bytes>, length: usize) -> Bytes {
+    if read.len() <= 1 {
+        return read.pop_front().unwrap_or_default();
+    }
+    let mut joined = BytesMut::with_capacity(length);
+    read.iter().for_each(|data| joined.extend_from_slice(data));
+    joined.freeze()
+}

@@ -1,0 +1,89 @@
+//! What a guarded handler gets with its request.
+
+use http::Response;
+use onlyonce_core::{Fence, Key};
+
+use crate::Settle;
+
+/// The right to execute once, in the extensions of a guarded request.
+///
+/// With the feature `axum` it is also an extractor.
+#[derive(Debug, Clone)]
+pub struct Execution {
+    key: Key,
+    inner: onlyonce_engine::Execution,
+}
+
+impl Execution {
+    pub(crate) fn new(key: Key, inner: onlyonce_engine::Execution) -> Self {
+        Self { key, inner }
+    }
+
+    /// The client's key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The fence of this execution.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.inner.fence()
+    }
+
+    /// How many executions were granted for this key, this one included.
+    #[must_use]
+    pub fn attempt(&self) -> u16 {
+        self.inner.attempt()
+    }
+
+    /// Whether the key is still held; ask right before the effect.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.inner.is_held()
+    }
+
+    /// A key for one downstream call: the same for every attempt, another for every `name`.
+    #[must_use]
+    pub fn child_key(&self, name: &str) -> String {
+        self.inner.child_key(name)
+    }
+
+    /// Says that it was executed, whatever the status: the response is stored and replayed.
+    #[must_use]
+    pub fn completed<B>(&self, response: Response<B>) -> Response<B> {
+        settle(response, Settle::Completed)
+    }
+
+    /// Says that nothing was executed: the same request may run again.
+    #[must_use]
+    pub fn released<B>(&self, response: Response<B>) -> Response<B> {
+        settle(response, Settle::Released)
+    }
+
+    /// Says that it may have been executed: only reconciliation or a person decides.
+    #[must_use]
+    pub fn unknown<B>(&self, response: Response<B>) -> Response<B> {
+        settle(response, Settle::Unknown)
+    }
+}
+
+fn settle<B>(mut response: Response<B>, settle: Settle) -> Response<B> {
+    response.extensions_mut().insert(settle);
+    response
+}
+
+#[cfg(feature = "axum")]
+impl<S: Sync> axum_core::extract::FromRequestParts<S> for Execution {
+    type Rejection = (http::StatusCode, &'static str);
+
+    async fn from_request_parts(
+        parts: &mut http::request::Parts,
+        _: &S,
+    ) -> Result<Self, Self::Rejection> {
+        parts.extensions.get::<Self>().cloned().ok_or((
+            http::StatusCode::INTERNAL_SERVER_ERROR,
+            "this handler asks for an Execution, but no idempotency route guards it",
+        ))
+    }
+}

@@ -1,0 +1,226 @@
+//! What is stored of a response, and how it is given again.
+
+use bytes::Bytes;
+use http::response::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use onlyonce_core::{HeaderBlock, StoredResponse, TombstoneReason};
+
+/// Marks a replayed response.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// What is stored of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponsePolicy {
+    /// The largest body that is stored. A larger one reaches its caller and leaves a tombstone.
+    /// Default: 1 MiB.
+    pub body_bytes_max: usize,
+    /// If not empty, only these headers are stored.
+    pub allow: Vec<HeaderName>,
+    /// Headers that are never stored.
+    pub deny: Vec<HeaderName>,
+    /// Whether cookies are stored and replayed. Default: no; a cookie belongs to the moment it
+    /// was set in.
+    pub cookies: bool,
+}
+
+impl Default for ResponsePolicy {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 1024 * 1024,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            cookies: false,
+        }
+    }
+}
+
+/// Fields of one connection, not of the response; and fields that are made anew on each reply.
+const NEVER_STORED: [HeaderName; 13] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::DATE,
+    header::CONTENT_LENGTH,
+    header::RETRY_AFTER,
+    REPLAYED,
+];
+
+impl ResponsePolicy {
+    /// Why a response cannot be stored, from its head alone.
+    pub(crate) fn tombstone(&self, head: &Parts) -> Option<TombstoneReason> {
+        let unstorable = head.status.is_informational()
+            || head.status == StatusCode::PARTIAL_CONTENT
+            || head.status == StatusCode::NOT_MODIFIED;
+        if unstorable {
+            return Some(TombstoneReason::NotStorable);
+        }
+        let content_type = head
+            .headers
+            .get(header::CONTENT_TYPE)
+            .map(HeaderValue::as_bytes);
+        let stream = content_type.is_some_and(|value| {
+            value
+                .get(..17)
+                .is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+        });
+        stream.then_some(TombstoneReason::Stream)
+    }
+
+    /// The response as it is stored; `None` when its header lines are too large for that.
+    pub(crate) fn store(
+        &self,
+        head: &Parts,
+        body: Bytes,
+        trailers: Option<&HeaderMap>,
+    ) -> Option<StoredResponse> {
+        let named = named_by_connection(&head.headers);
+        let kept = |(name, _): &(&HeaderName, &HeaderValue)| {
+            self.keeps(name)
+                && !named
+                    .iter()
+                    .any(|other| other.eq_ignore_ascii_case(name.as_str()))
+        };
+        let lines = |(name, value): (&HeaderName, &HeaderValue)| -> (Vec<u8>, Vec<u8>) {
+            (name.as_str().into(), value.as_bytes().into())
+        };
+        let headers: Vec<_> = head.headers.iter().filter(kept).map(lines).collect();
+        let trailers: Vec<_> = trailers
+            .into_iter()
+            .flatten()
+            .filter(kept)
+            .map(lines)
+            .collect();
+        Some(StoredResponse {
+            status: head.status.as_u16(),
+            headers: block(&headers)?,
+            body,
+            trailers: block(&trailers)?,
+        })
+    }
+
+    fn keeps(&self, name: &HeaderName) -> bool {
+        !NEVER_STORED.contains(name)
+            && (self.cookies || name != header::SET_COOKIE)
+            && (self.allow.is_empty() || self.allow.contains(name))
+            && !self.deny.contains(name)
+    }
+}
+
+fn block(lines: &[(Vec<u8>, Vec<u8>)]) -> Option<HeaderBlock> {
+    HeaderBlock::from_lines(
+        lines
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_slice())),
+    )
+}
+
+/// The fields that `Connection` declares to be of the connection too.
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    let values = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_owned())
+        .collect()
+}
+
+/// Header lines as a map. What was stored was valid once; a line that is not any more is left
+/// out rather than failing the replay.
+pub(crate) fn headers(block: &HeaderBlock) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in block.iter() {
+        let line = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value));
+        if let (Ok(name), Ok(value)) = line {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(lines: &[(&'static str, &'static str)]) -> Parts {
+        let mut response = http::Response::new(());
+        for (name, value) in lines {
+            response
+                .headers_mut()
+                .append(*name, HeaderValue::from_static(value));
+        }
+        response.into_parts().0
+    }
+
+    fn stored(policy: &ResponsePolicy, lines: &[(&'static str, &'static str)]) -> Vec<String> {
+        let stored = policy.store(&head(lines), Bytes::new(), None).unwrap();
+        headers(&stored.headers)
+            .keys()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn what_belongs_to_the_connection_or_the_moment_is_not_stored() {
+        let lines = [
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("date", "today"),
+            ("content-length", "3"),
+            ("retry-after", "9"),
+            ("transfer-encoding", "chunked"),
+            ("set-cookie", "a=1"),
+            ("content-type", "text/plain"),
+            ("x-request-id", "r1"),
+        ];
+        assert_eq!(
+            stored(&ResponsePolicy::default(), &lines),
+            ["content-type", "x-request-id"]
+        );
+    }
+
+    #[test]
+    fn cookies_and_lists_are_policy() {
+        let lines = [("set-cookie", "a=1"), ("x-a", "1"), ("x-b", "2")];
+        let cookies = ResponsePolicy {
+            cookies: true,
+            ..ResponsePolicy::default()
+        };
+        assert_eq!(stored(&cookies, &lines), ["set-cookie", "x-a", "x-b"]);
+        let a = HeaderName::from_static("x-a");
+        let allow = ResponsePolicy {
+            allow: vec![a.clone()],
+            ..ResponsePolicy::default()
+        };
+        assert_eq!(stored(&allow, &lines), ["x-a"]);
+        let deny = ResponsePolicy {
+            deny: vec![a],
+            ..ResponsePolicy::default()
+        };
+        assert_eq!(stored(&deny, &lines), ["x-b"]);
+    }
+
+    #[test]
+    fn streams_and_partial_answers_leave_tombstones() {
+        let policy = ResponsePolicy::default();
+        let stream = head(&[("content-type", "Text/Event-Stream; charset=utf-8")]);
+        assert_eq!(policy.tombstone(&stream), Some(TombstoneReason::Stream));
+        assert_eq!(
+            policy.tombstone(&head(&[("content-type", "application/json")])),
+            None
+        );
+        let mut partial = head(&[]);
+        partial.status = StatusCode::PARTIAL_CONTENT;
+        assert_eq!(
+            policy.tombstone(&partial),
+            Some(TombstoneReason::NotStorable)
+        );
+    }
+}
