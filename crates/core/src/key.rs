@@ -129,7 +129,7 @@ pub enum KeyError {
     },
     /// It looks like data about a person.
     #[error(
-        "the key looks like {0}: keys are stored and logged, so send a random one, such as a UUID"
+        "the key looks like {0}: keys travel through logs and proxies, so send a random one, such as a UUID"
     )]
     PersonalData(PersonalData),
 }

@@ -182,7 +182,7 @@ pub fn step(
         Command::Renew { fence } => rules.renew(record, *fence),
         Command::Complete { fence, response } => rules.complete(record, *fence, response),
         Command::Release { fence } => rules.release(record, *fence),
-        Command::Evict { fence } => evict(record, *fence),
+        Command::Evict { fence } => rules.evict(record, *fence),
         Command::MarkUnknown { fence, reason } => rules.mark_unknown(record, *fence, *reason),
         Command::Sweep => record.map_or(NOT_DUE, |record| rules.sweep(record)),
         Command::Reconcile {
@@ -322,6 +322,38 @@ impl Rules<'_> {
             State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
                 ALREADY_SETTLED
             }
+        }
+    }
+
+    fn evict(&self, record: Option<&Record>, fence: Fence) -> (Decision, Next) {
+        // No row is what an eviction leaves behind, so the second one finds its work done.
+        let Some(record) = record else {
+            return ALREADY_SETTLED;
+        };
+        if record.fence != fence {
+            return FENCED;
+        }
+        match record.state {
+            // An earlier attempt may have been executed; the upstream recognises this one by the
+            // key that both carry. Forgetting the row would give the next one another key.
+            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. }
+                if record.attempt > 1 && self.relies_on_deduplication() =>
+            {
+                (Decision::Settled, self.put(record, self.released()))
+            }
+            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
+                (Decision::Settled, Next::Remove)
+            }
+            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
+                ALREADY_SETTLED
+            }
+        }
+    }
+
+    fn relies_on_deduplication(&self) -> bool {
+        match self.policy.upstream() {
+            Upstream::Dedupes { .. } => true,
+            Upstream::Opaque { .. } | Upstream::Transactional => false,
         }
     }
 
@@ -587,20 +619,4 @@ enum NotFound {
     Release,
     Wait,
     AskAPerson,
-}
-
-fn evict(record: Option<&Record>, fence: Fence) -> (Decision, Next) {
-    // No row is what an eviction leaves behind, so the second one finds its work done.
-    let Some(record) = record else {
-        return ALREADY_SETTLED;
-    };
-    if record.fence != fence {
-        return FENCED;
-    }
-    match record.state {
-        State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
-            (Decision::Settled, Next::Remove)
-        }
-        State::Released { .. } | State::Completed { .. } | State::Expired { .. } => ALREADY_SETTLED,
-    }
 }

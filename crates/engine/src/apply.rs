@@ -42,6 +42,8 @@ pub(crate) enum Start {
     /// This row, or none, was there a moment ago. If that is no longer true the swap is lost and
     /// brings the row that is there, so a wrong guess costs nothing but the round trip.
     Seen(Option<Row>),
+    /// This row was there a moment ago, and without a row there is nothing to decide.
+    Existing(Row),
 }
 
 impl<S: Store, R: Runtime> Inner<S, R> {
@@ -51,15 +53,20 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         command: &Command,
         start: Start,
     ) -> Result<Applied, EngineError> {
+        let needs_row = matches!(start, Start::Existing(_));
         let mut seen = match start {
             Start::Read => self.load(id).await?,
             Start::Seen(row) => row,
+            Start::Existing(row) => Some(row),
         };
         let started = self.runtime.elapsed();
         let mut unsure = None;
         for _ in 0..self.config.rounds_max {
             if let Some(error) = unsure.take_if(|_| self.is_too_old(command, started)) {
                 return Err(StoreError::into(error));
+            }
+            if needs_row && seen.is_none() {
+                break;
             }
             let (decision, next) = self.decide(command, seen.as_ref());
             let next = match next {
@@ -87,12 +94,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                     // When the read fails too, the caller must hear that it may be written.
                     self.load(id).await.map_err(|_| error)?
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(unsure.unwrap_or(error).into()),
             };
         }
-        Err(EngineError::Contended {
-            rounds: self.config.rounds_max,
-        })
+        let rounds = self.config.rounds_max;
+        Err(unsure.map_or(EngineError::Contended { rounds }, EngineError::Store))
     }
 
     /// Whether a claim that may have been written has been at it for longer than its lease.

@@ -16,6 +16,7 @@ use onlyonce_store::Store;
 use crate::apply::{Applied, Start};
 use crate::engine::Inner;
 use crate::run::may_hold_the_key;
+use crate::tasks::Slot;
 use crate::{EngineError, Runtime};
 
 type Claiming = Pin<Box<dyn Future<Output = Result<Applied, EngineError>> + Send>>;
@@ -29,6 +30,8 @@ struct Carried<S: Store, R: Runtime> {
     inner: Arc<Inner<S, R>>,
     id: RecordId,
     fence: Fence,
+    /// Kept until the claim is decided, so that vanished callers count against the limit too.
+    slot: Option<Slot>,
     claiming: Option<Claiming>,
 }
 
@@ -40,21 +43,23 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         command: Command,
         fence: Fence,
         start: Start,
-    ) -> Result<Applied, EngineError> {
+        slot: Slot,
+    ) -> Result<(Applied, Slot), EngineError> {
         let inner = Arc::clone(self);
         let claiming: Claiming = Box::pin(async move { inner.apply(&id, &command, start).await });
-        let claiming = Some(claiming);
-        let result = Carried {
+        let (result, slot) = Carried {
             inner: Arc::clone(self),
             id,
             fence,
-            claiming,
+            slot: Some(slot),
+            claiming: Some(claiming),
         }
         .await;
         if result.is_err() && may_hold_the_key(&result) {
             self.give_back(id, fence);
         }
-        result
+        // The slot leaves with the first result, and there is only one.
+        Ok((result?, slot.ok_or(EngineError::ShuttingDown)?))
     }
 
     /// Releases a key under `fence`, if it is held under it, in a task of its own.
@@ -83,7 +88,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
 }
 
 impl<S: Store, R: Runtime> Future for Carried<S, R> {
-    type Output = Result<Applied, EngineError>;
+    type Output = (Result<Applied, EngineError>, Option<Slot>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(claiming) = &mut self.claiming else {
@@ -91,7 +96,7 @@ impl<S: Store, R: Runtime> Future for Carried<S, R> {
         };
         let result = std::task::ready!(claiming.as_mut().poll(context));
         self.claiming = None;
-        Poll::Ready(result)
+        Poll::Ready((result, self.slot.take()))
     }
 }
 
@@ -101,7 +106,9 @@ impl<S: Store, R: Runtime> Drop for Carried<S, R> {
             return;
         };
         let (inner, id, fence) = (Arc::clone(&self.inner), self.id, self.fence);
+        let slot = self.slot.take();
         self.inner.runtime.spawn(async move {
+            let _slot = slot;
             if may_hold_the_key(&claiming.await) {
                 inner.release(&id, fence).await;
             }

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use onlyonce_core::{
     Command, Decision, Fence, Keyring, Policy, PrincipalDigest, Record, RecordId, Resolution,
-    RouteName, Secret, Timestamp,
+    Response, RouteName, Secret, Timestamp,
 };
-use onlyonce_store::Store;
+use onlyonce_store::{Store, StoreError};
 
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
@@ -138,6 +140,12 @@ impl<S: Store, R: Runtime> Engine<S, R> {
         fence: Fence,
         resolution: Resolution,
     ) -> Result<Decision, EngineError> {
+        let resolution = match resolution {
+            Resolution::Completed(Response::Plain(response)) => {
+                Resolution::Completed(self.inner.seal(id, fence, &response)?)
+            }
+            other @ (Resolution::Completed(_) | Resolution::Released | Resolution::Forget) => other,
+        };
         let command = Command::Resolve { fence, resolution };
         let applied = self.inner.apply(id, &command, Start::Read).await?;
         self.inner.waiting.wake(id);
@@ -275,23 +283,37 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
     /// When the store fails.
     pub async fn open(self) -> Result<Engine<S, R>, EngineError> {
         let runtime = self.runtime;
-        let now = self.store.now().await?;
-        let secret = match self.secret {
-            Some(secret) => secret,
-            None => Secret::new(self.store.secret(runtime.entropy()).await?),
+        let config = EngineConfig {
+            sweep_concurrency: self.config.sweep_concurrency.max(1),
+            sweep_batch: self.config.sweep_batch.max(1),
+            rounds_max: self.config.rounds_max.max(1),
+            ..self.config
         };
+        let asking = async {
+            let now = self.store.now().await?;
+            let secret = match self.secret {
+                Some(secret) => secret,
+                None => Secret::new(self.store.secret(runtime.entropy()).await?),
+            };
+            Ok::<_, StoreError>((now, secret))
+        };
+        let answer = match select(pin!(asking), pin!(runtime.sleep(config.store_timeout))).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(StoreError::unavailable("no answer when it was opened")),
+        };
+        let (now, secret) = answer?;
         let inner = Arc::new(Inner {
             clock: ClockEstimate::new(now, runtime.elapsed()),
             store: self.store,
-            config: self.config,
+            config,
             policies: self.policies,
             secret,
             previous_secret: self.previous_secret,
             keyring: self.keyring,
             observer: self.observer,
             resolver: self.resolver,
-            waiting: Arc::new(Waiting::new(&self.config)),
-            tasks: Arc::new(Tasks::new(self.config.executions_max)),
+            waiting: Arc::new(Waiting::new(&config)),
+            tasks: Arc::new(Tasks::new(config.executions_max)),
             runtime,
         });
         if self.background {

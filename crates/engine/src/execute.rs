@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use onlyonce_core::{Command, Decision, Fence, RecordId, State, UnknownReason};
+use onlyonce_core::{Command, Decision, Fence, RecordId, Secret, State, UnknownReason};
 use onlyonce_store::{Row, Store};
 use tokio::sync::oneshot;
 
@@ -61,11 +61,15 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Finished<T>> + Send + 'static,
     {
-        let Granted { id, mut row } = granted;
-        let execution = self.execution(id, &row);
+        let Granted {
+            id,
+            mut row,
+            secret,
+        } = granted;
+        let execution = self.execution(id, &row, secret);
         let started = self.runtime.elapsed();
-        // The task may have been kept waiting for longer than the lease.
-        if !execution.is_held() {
+        // The task may have been kept waiting for longer than the lease, or until shutdown.
+        if !execution.is_held() || self.tasks.is_aborted() {
             self.settle(&id, row, &Outcome::Released, started).await?;
             return Err(EngineError::TooLate);
         }
@@ -93,7 +97,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         }
     }
 
-    fn execution(self: &Arc<Self>, id: RecordId, row: &Row) -> Execution {
+    fn execution(self: &Arc<Self>, id: RecordId, row: &Row, secret: Secret) -> Execution {
         let record = &row.record;
         let lease_until = match record.state {
             State::Executing { lease_until } => lease_until.as_millis(),
@@ -112,7 +116,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 attempt: record.attempt,
                 created_at: record.created_at,
                 route: record.route.clone(),
-                secret: self.secret.clone(),
+                secret,
                 lease_until: AtomicU64::new(lease_until),
                 lost: AtomicBool::new(false),
                 now: Box::new(move || clock.now()),

@@ -105,7 +105,7 @@ impl Execution {
     }
 
     /// How many executions were granted for this key, this one included. More than 1 means that
-    /// an earlier one was proven not executed.
+    /// an earlier one was released, or that the upstream is trusted to recognise a repetition.
     #[must_use]
     pub fn attempt(&self) -> u16 {
         self.shared.attempt

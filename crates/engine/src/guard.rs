@@ -9,17 +9,19 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let engine = Engine::builder(MemoryStore::new()).open().await?;
 //!
-//! let charge = || engine.guard("charges", "order-42").principal(b"shop-7").payload(b"12.00 EUR");
+//! let charge = || engine.guard("charges", b"shop-7", "order-42");
 //! let first = charge()
-//!     .run(|execution| async move {
+//!     .run(b"12.00 EUR", |execution| async move {
 //!         let receipt = format!("charged under {}", execution.child_key("card"));
 //!         Finished::completed(StoredResponse::from_bytes(receipt.clone()), receipt)
 //!     })
 //!     .await?;
 //! let Reply::Executed { value: receipt, .. } = first else { panic!("the first one executes") };
 //!
-//! let again = charge().run(|_| async { unreachable!("a retry never runs the work") }).await?;
-//! let Reply::<()>::Replayed(replay) = again else { panic!("the second one is answered") };
+//! let work = |_| async { unreachable!("a retry never runs the work") };
+//! let Reply::<()>::Replayed(replay) = charge().run(b"12.00 EUR", work).await? else {
+//!     panic!("the second one is answered")
+//! };
 //! assert_eq!(replay.response.body, receipt);
 //! # Ok(())
 //! # }
@@ -40,18 +42,20 @@ use crate::{
     Engine, EngineError, Execution, Finished, Identity, Reply, Request, Runtime, TokioRuntime,
 };
 
-/// Whoever did not say who they are.
-const ANONYMOUS: &[u8] = b"anonymous";
-
 impl<S: Store, R: Runtime> Engine<S, R> {
-    /// Prepares work under a key. The route names the kind of work and chooses its policy.
-    pub fn guard<'a>(&'a self, route: &'a str, key: &'a str) -> Guard<'a, S, R> {
+    /// Prepares work under a key. The route names the kind of work and chooses its policy; the
+    /// principal is whose key it is, and two principals never share one.
+    pub fn guard<'a>(
+        &'a self,
+        route: &'a str,
+        principal: &'a [u8],
+        key: &'a str,
+    ) -> Guard<'a, S, R> {
         Guard {
             engine: self,
             route,
             key,
-            principal: ANONYMOUS,
-            payload: &[],
+            principal,
             wait: None,
         }
     }
@@ -117,34 +121,22 @@ pub struct Guard<'a, S, R = TokioRuntime> {
     route: &'a str,
     key: &'a str,
     principal: &'a [u8],
-    payload: &'a [u8],
     wait: Option<Duration>,
 }
 
-impl<'a, S: Store, R: Runtime> Guard<'a, S, R> {
-    /// Whose key it is; two principals never share one. Default: everybody is `anonymous`.
-    pub fn principal(mut self, principal: &'a [u8]) -> Self {
-        self.principal = principal;
-        self
-    }
-
-    /// What the work is about. The same key with another payload is refused.
-    pub fn payload(mut self, payload: &'a [u8]) -> Self {
-        self.payload = payload;
-        self
-    }
-
+impl<S: Store, R: Runtime> Guard<'_, S, R> {
     /// Waits this long for somebody else's execution of the same key. Default: not at all.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Runs `work` if nobody did before; otherwise says what became of it.
+    /// Runs `work` if nobody did before; otherwise says what became of it. `payload` is what the
+    /// work is about: the same key with another payload is refused.
     ///
     /// # Errors
     /// When the key is malformed or no decision could be made. Nothing was executed then.
-    pub async fn run<T, F, Fut>(self, work: F) -> Result<Reply<T>, GuardError>
+    pub async fn run<T, F, Fut>(self, payload: &[u8], work: F) -> Result<Reply<T>, GuardError>
     where
         T: Send + 'static,
         F: FnOnce(Execution) -> Fut + Send + 'static,
@@ -165,7 +157,7 @@ impl<'a, S: Store, R: Runtime> Guard<'a, S, R> {
             query: None,
             headers: &[],
             content_type: None,
-            body: self.payload,
+            body: payload,
         };
         let mut request = self.engine.request(&route, &key, &scope, &payload);
         request.wait = self.wait;

@@ -7,7 +7,8 @@ use crate::Outcome;
 /// The answer to one request.
 #[derive(Debug)]
 pub enum Reply<T> {
-    /// This request was the one that executed, and its outcome is recorded as asked.
+    /// This request was the one that executed. A final outcome is recorded; one that is not
+    /// (released, rejected, unknown) may still be on its way to the store.
     Executed {
         /// What the work gave its caller.
         value: T,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::select;
 use onlyonce_core::{
     Claim, Command, Decision, Fence, FieldDigests, Fingerprint, Next, PrincipalDigest, RecordId,
-    Response, RouteName, State,
+    Response, RouteName, Secret, State,
 };
 use onlyonce_store::{Row, Store, StoreError};
 
@@ -57,9 +57,9 @@ impl<S: Store, R: Runtime> Engine<S, R> {
     {
         let mut id = request.identity.id;
         let asked = async {
-            let request = self.inner.locate(request).await?;
-            id = request.identity.id;
-            self.inner.ask_and_wait(&request).await
+            let located = self.inner.locate(request).await?;
+            id = located.request.identity.id;
+            self.inner.ask_and_wait(&located).await
         };
         match asked.await {
             Ok(Answer::Execute(granted, slot)) => self.inner.execute(granted, slot, work).await,
@@ -77,6 +77,15 @@ pub(crate) struct Granted {
     pub(crate) id: RecordId,
     /// The row as the claim wrote it.
     pub(crate) row: Row,
+    /// The secret that the id was made with.
+    pub(crate) secret: Secret,
+}
+
+/// A request that knows where its record is.
+struct Located {
+    request: Request,
+    /// Its record is under the previous secret.
+    is_previous: bool,
 }
 
 /// What asking for the key came to.
@@ -102,38 +111,47 @@ impl Answer {
 
 impl<S: Store, R: Runtime> Inner<S, R> {
     /// A key claimed under the previous secret stays under it until it is forgotten.
-    async fn locate(&self, mut request: Request) -> Result<Request, EngineError> {
+    async fn locate(&self, mut request: Request) -> Result<Located, EngineError> {
+        let mut is_previous = false;
         if let Some(previous) = request.previous.take() {
             // A row there that cannot be read must not be passed over, so its error ends this.
             let row = self.load(&previous.id).await?;
-            let gone = |row: &Row| match row.record.state {
-                State::Completed { expires_at, .. } | State::Released { expires_at } => {
-                    expires_at.has_passed(self.now())
-                }
-                State::Expired { .. } => true,
-                State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => false,
-            };
-            if row.is_some_and(|row| !gone(&row)) {
+            if row.is_some_and(|row| !self.is_forgotten(&row)) {
                 request.identity = previous;
+                is_previous = true;
             }
         }
-        Ok(request)
+        Ok(Located {
+            request,
+            is_previous,
+        })
+    }
+
+    /// Whether a claim on this row would begin a new life.
+    fn is_forgotten(&self, row: &Row) -> bool {
+        match row.record.state {
+            State::Completed { expires_at, .. } | State::Released { expires_at } => {
+                expires_at.has_passed(self.now())
+            }
+            State::Expired { .. } => true,
+            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => false,
+        }
     }
 
     /// Claims the key for a request, waiting for another's execution where that is wanted.
-    async fn ask_and_wait(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
+    async fn ask_and_wait(self: &Arc<Self>, located: &Located) -> Result<Answer, EngineError> {
         let started = self.runtime.elapsed();
-        let answer = self.claim(request).await?;
-        self.report(request, &answer, started);
+        let answer = self.claim(located).await?;
+        self.report(&located.request, &answer, started);
         let Answer::Told(in_flight) = answer else {
             return Ok(answer);
         };
         if in_flight.decision != Decision::InFlight {
             return Ok(Answer::Told(in_flight));
         }
-        let answer = self.wait(request, in_flight).await?;
+        let answer = self.wait(located, in_flight).await?;
         if !answer.is_in_flight() {
-            self.report(request, &answer, started);
+            self.report(&located.request, &answer, started);
         }
         Ok(answer)
     }
@@ -147,7 +165,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         });
     }
 
-    async fn claim(self: &Arc<Self>, request: &Request) -> Result<Answer, EngineError> {
+    async fn claim(self: &Arc<Self>, located: &Located) -> Result<Answer, EngineError> {
+        let Located {
+            request,
+            is_previous,
+        } = located;
         let id = request.identity.id;
         let fence = Fence::from_bytes(self.runtime.entropy());
         let command = Command::Claim(Claim {
@@ -159,21 +181,31 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         });
         let slot = self.tasks.reserve();
         let mut start = Start::Seen(None);
-        if self.store.profile().cheap_reads || slot.is_err() {
+        if self.store.profile().cheap_reads || slot.is_err() || *is_previous {
             let row = self.load(&id).await?;
             if let (decision, Next::Keep) = self.decide(&command, row.as_ref()) {
                 return Ok(Answer::Told(Applied { decision, row }));
             }
-            start = Start::Seen(row);
+            start = match row {
+                // A new life would begin under the old secret here and under the new one
+                // elsewhere.
+                Some(row) if *is_previous && !self.is_forgotten(&row) => Start::Existing(row),
+                _ if *is_previous => return Err(EngineError::Contended { rounds: 0 }),
+                row => Start::Seen(row),
+            };
         }
         // Only now, so that replays are answered also at the limit and during shutdown.
         let slot = slot?;
-        let applied = self.claim_in_full(id, command, fence, start).await?;
+        let (applied, slot) = self.claim_in_full(id, command, fence, start, slot).await?;
         match applied {
             Applied {
                 decision: Decision::Execute,
                 row: Some(row),
-            } => Ok(Answer::Execute(Granted { id, row }, slot)),
+            } => {
+                let previous = self.previous_secret.as_ref().filter(|_| *is_previous);
+                let secret = previous.unwrap_or(&self.secret).clone();
+                Ok(Answer::Execute(Granted { id, row, secret }, slot))
+            }
             told => Ok(Answer::Told(told)),
         }
     }
@@ -181,9 +213,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// Waits for somebody else's execution, as long as the request allows.
     async fn wait(
         self: &Arc<Self>,
-        request: &Request,
+        located: &Located,
         in_flight: Applied,
     ) -> Result<Answer, EngineError> {
+        let Located { request, .. } = located;
         let id = &request.identity.id;
         let ticket = request
             .wait
@@ -197,7 +230,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             // Listening begins before looking, or a settlement in between would go unheard.
             let mut settled = pin!(ticket.settled.notified());
             settled.as_mut().enable();
-            let answer = self.claim(request).await?;
+            let answer = self.claim(located).await?;
             let left = deadline.saturating_sub(self.runtime.elapsed());
             if !answer.is_in_flight() || left.is_zero() {
                 return Ok(answer);

@@ -61,7 +61,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         if row.is_some_and(|row| row.record.fingerprint != own.fingerprint) {
             return Ok(Reply::Unknown(Some(own)));
         }
-        match (self.stored(id, applied)?, &outcome) {
+        // The work ran, so "nothing was executed" is no longer a thing to say.
+        let stored = self.stored(id, applied).unwrap_or(Reply::Unknown(None));
+        match (stored, &outcome) {
             (Reply::Replayed(replay), Outcome::Completed(response))
                 if replay.response == *response =>
             {
@@ -151,7 +153,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Err(error) => error,
             };
             if let EngineError::Store(refused) = &error {
-                if matches!(refused, StoreError::TooLarge { .. }) && !is_tombstone(&command) {
+                if matches!(refused, StoreError::TooLarge { .. }) && carries_answer(&command) {
                     // It was executed, so the key must say so, if without the answer.
                     let response = Response::Tombstone(TombstoneReason::TooLarge);
                     command = Command::Complete { fence, response };
@@ -214,11 +216,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 }
 
-fn is_tombstone(command: &Command) -> bool {
+fn carries_answer(command: &Command) -> bool {
     matches!(
         command,
         Command::Complete {
-            response: Response::Tombstone(_),
+            response: Response::Plain(_) | Response::Sealed(_),
             ..
         }
     )

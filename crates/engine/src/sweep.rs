@@ -163,7 +163,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let (fence, route) = (row.record.fence, row.record.route.clone());
         let asked_at = self.now();
         let asked = AssertUnwindSafe(async { self.resolver.resolve(&id, &row.record).await });
-        let verdict = asked.catch_unwind().await.unwrap_or(Verdict::Pending);
+        // By the time of the next attempt somebody else asks; a late answer would be the second.
+        let patience = row.record.state.deadline().map(|next| next.since(asked_at));
+        let verdict = self
+            .within(patience.unwrap_or_default(), asked.catch_unwind())
+            .await;
+        let verdict = verdict.and_then(Result::ok).unwrap_or(Verdict::Pending);
         let verdict = match verdict {
             Verdict::Completed(Response::Plain(response)) => {
                 let Ok(response) = self.seal(&id, fence, &response) else {

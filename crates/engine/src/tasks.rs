@@ -73,6 +73,11 @@ impl Tasks {
         *self.running.borrow()
     }
 
+    /// Whether every execution is to give up.
+    pub(crate) fn is_aborted(&self) -> bool {
+        *self.aborted.borrow()
+    }
+
     /// Waits until [`abort`](Self::abort) is called.
     pub(crate) async fn aborted(&self) {
         let mut aborted = self.aborted.subscribe();

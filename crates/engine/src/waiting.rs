@@ -53,7 +53,7 @@ impl Waiting {
     /// A place to wait for `id`, or `None` when a limit is reached.
     pub(crate) fn join(self: &Arc<Self>, id: &RecordId) -> Option<Ticket> {
         let mut room = self.room();
-        if room.all >= self.all_max {
+        if room.all >= self.all_max || self.per_key_max == 0 {
             return None;
         }
         let key = room.keys.entry(*id).or_default();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{EventLog, Fault, Faulty, body, counted, engine, name, short_lease};
+use common::{ANYBODY, EventLog, Fault, Faulty, body, counted, engine, name, short_lease};
 use onlyonce_core::{Command, Response, StateKind, StoredResponse, TombstoneReason, Verdict};
 use onlyonce_engine::{
     Engine, EngineConfig, EngineError, Finished, GuardError, Outcome, Reply, Resolver,
@@ -72,15 +72,17 @@ async fn a_dropped_caller_does_not_cancel_its_work() {
                 may_go.await.unwrap();
                 Finished::completed(StoredResponse::from_bytes("ch_1"), ())
             };
-            engine.guard("pay", "k").run(work).await
+            engine.guard("pay", ANYBODY, "k").run(b"", work).await
         }
     });
     begun.await.unwrap();
     caller.abort();
     assert!(caller.await.unwrap_err().is_cancelled());
     let runs = Arc::new(AtomicUsize::new(0));
-    let waiting = engine.guard("pay", "k").wait(Duration::from_secs(10));
-    let waiting = waiting.run(counted(&runs, "ch_2"));
+    let waiting = engine
+        .guard("pay", ANYBODY, "k")
+        .wait(Duration::from_secs(10));
+    let waiting = waiting.run(b"", counted(&runs, "ch_2"));
     go.send(()).unwrap();
     assert_eq!(body(&waiting.await.unwrap()), b"ch_1");
     assert_eq!(runs.load(Ordering::SeqCst), 0);
@@ -95,7 +97,11 @@ async fn a_claim_whose_caller_vanished_is_given_back() {
     store.fail(&[Fault::Hangs]);
     let runs = Arc::new(AtomicUsize::new(0));
     {
-        let mut asking = Box::pin(engine.guard("pay", "k").run(counted(&runs, "ch_1")));
+        let mut asking = Box::pin(
+            engine
+                .guard("pay", ANYBODY, "k")
+                .run(b"", counted(&runs, "ch_1")),
+        );
         let polled = tokio::time::timeout(Duration::from_millis(5), &mut asking).await;
         assert!(polled.is_err(), "the claim hangs");
     }
@@ -106,8 +112,8 @@ async fn a_claim_whose_caller_vanished_is_given_back() {
     })
     .await;
     let retry = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
         .await
         .unwrap();
     assert_eq!(name(&retry), "executed");
@@ -130,14 +136,14 @@ async fn a_claim_whose_acknowledgement_was_lost_still_executes_once() {
             let runs = Arc::new(AtomicUsize::new(0));
             store.fail(&[fault]);
             let first = engine
-                .guard("pay", "k")
-                .run(counted(&runs, "ch_1"))
+                .guard("pay", ANYBODY, "k")
+                .run(b"", counted(&runs, "ch_1"))
                 .await
                 .unwrap();
             assert_eq!(name(&first), "executed", "{fault:?}");
             let again = engine
-                .guard("pay", "k")
-                .run(counted(&runs, "ch_2"))
+                .guard("pay", ANYBODY, "k")
+                .run(b"", counted(&runs, "ch_2"))
                 .await
                 .unwrap();
             assert_eq!(body(&again), b"ch_1");
@@ -154,14 +160,16 @@ async fn a_completion_whose_acknowledgement_was_lost_is_recognised() {
     let engine = faulty(&store).await;
     let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
     let work = counted(&runs, "ch_1");
-    let first = engine.guard("pay", "k").run(move |execution| {
-        script.fail(&[Fault::WrittenUnacknowledged]);
-        work(execution)
-    });
+    let first = engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", move |execution| {
+            script.fail(&[Fault::WrittenUnacknowledged]);
+            work(execution)
+        });
     assert_eq!(name(&first.await.unwrap()), "executed");
     let again = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert_eq!(body(&again), b"ch_1");
@@ -174,7 +182,10 @@ async fn a_store_that_turns_claims_away_means_nothing_runs() {
     let engine = faulty(&store).await;
     let runs = Arc::new(AtomicUsize::new(0));
     store.fail(&[Fault::Unavailable]);
-    let refused = engine.guard("pay", "k").run(counted(&runs, "ch_1")).await;
+    let refused = engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
+        .await;
     assert!(matches!(
         refused,
         Err(GuardError::Engine(EngineError::Store(_)))
@@ -189,10 +200,12 @@ async fn an_answer_that_cannot_be_stored_is_not_shown() {
     let engine = faulty(&store).await;
     let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
     let work = counted(&runs, "ch_1");
-    let reply = engine.guard("pay", "k").run(move |execution| {
-        script.fail(&[Fault::Unavailable; 100]);
-        work(execution)
-    });
+    let reply = engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", move |execution| {
+            script.fail(&[Fault::Unavailable; 100]);
+            work(execution)
+        });
     assert_eq!(name(&reply.await.unwrap()), "unknown");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
@@ -203,18 +216,20 @@ async fn a_short_outage_at_completion_is_outlasted() {
     let engine = faulty(&store).await;
     let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
     let work = counted(&runs, "ch_1");
-    let reply = engine.guard("pay", "k").run(move |execution| {
-        script.fail(&[
-            Fault::Unavailable,
-            Fault::LostUnacknowledged,
-            Fault::Unavailable,
-        ]);
-        work(execution)
-    });
+    let reply = engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", move |execution| {
+            script.fail(&[
+                Fault::Unavailable,
+                Fault::LostUnacknowledged,
+                Fault::Unavailable,
+            ]);
+            work(execution)
+        });
     assert_eq!(name(&reply.await.unwrap()), "executed");
     let again = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert_eq!(body(&again), b"ch_1");
@@ -227,14 +242,16 @@ async fn an_answer_too_large_for_the_store_becomes_a_tombstone() {
     let engine = faulty(&store).await;
     let (runs, script) = (Arc::new(AtomicUsize::new(0)), store.clone());
     let work = counted(&runs, "ch_1");
-    let reply = engine.guard("pay", "k").run(move |execution| {
-        script.fail(&[Fault::TooLarge]);
-        work(execution)
-    });
+    let reply = engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", move |execution| {
+            script.fail(&[Fault::TooLarge]);
+            work(execution)
+        });
     assert_eq!(name(&reply.await.unwrap()), "executed");
     let again = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert!(matches!(
@@ -254,8 +271,8 @@ async fn an_unreadable_row_is_unknown_not_absent() {
     let runs = Arc::new(AtomicUsize::new(0));
     *store.corrupt.lock().unwrap() = true;
     let reply = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
         .await
         .unwrap();
     assert!(matches!(reply, Reply::Unknown(None)));
@@ -271,7 +288,11 @@ async fn a_lease_is_renewed_while_the_work_runs() {
         tokio::time::sleep(Duration::from_millis(900)).await;
         Finished::completed(StoredResponse::from_bytes("slow"), execution.is_held())
     };
-    let reply = engine.guard("pay", "k").run(work).await.unwrap();
+    let reply = engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", work)
+        .await
+        .unwrap();
     assert!(
         matches!(reply, Reply::Executed { value: true, .. }),
         "{}",
@@ -302,7 +323,11 @@ async fn a_late_completion_by_the_original_executor_is_accepted() {
             may_go.await.unwrap();
             Finished::completed(StoredResponse::from_bytes("late"), ())
         };
-        engine.guard("pay", "k").run(work).await.unwrap()
+        engine
+            .guard("pay", ANYBODY, "k")
+            .run(b"", work)
+            .await
+            .unwrap()
     });
     let (id, fence) = begun.await.unwrap();
     // Somebody else finds the lease over. Time is an argument of the rules, so it is played here.
@@ -370,7 +395,8 @@ async fn a_crashed_execution_becomes_unknown_and_is_reconciled() {
                 begin.send(()).unwrap();
                 std::future::pending::<Finished<()>>().await
             };
-            let running = tokio::spawn(async move { engine.guard("pay", "k").run(work).await });
+            let running =
+                tokio::spawn(async move { engine.guard("pay", ANYBODY, "k").run(b"", work).await });
             begun.await.unwrap();
             drop(running);
         });
@@ -396,8 +422,8 @@ async fn a_crashed_execution_becomes_unknown_and_is_reconciled() {
     .await;
     let runs = Arc::new(AtomicUsize::new(0));
     let retry = survivor
-        .guard("pay", "k")
-        .run(counted(&runs, "twice"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "twice"))
         .await
         .unwrap();
     assert_eq!(body(&retry), b"found");
@@ -412,8 +438,8 @@ async fn draining_finishes_what_it_can_and_settles_the_rest_as_unknown() {
     let engine = Engine::builder(store.clone()).open().await.unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     engine
-        .guard("pay", "done")
-        .run(counted(&runs, "done"))
+        .guard("pay", ANYBODY, "done")
+        .run(b"", counted(&runs, "done"))
         .await
         .unwrap();
     let (begin, begun) = oneshot::channel();
@@ -424,20 +450,27 @@ async fn draining_finishes_what_it_can_and_settles_the_rest_as_unknown() {
                 begin.send(()).unwrap();
                 std::future::pending::<Finished<()>>().await
             };
-            engine.guard("pay", "stuck").run(work).await.unwrap()
+            engine
+                .guard("pay", ANYBODY, "stuck")
+                .run(b"", work)
+                .await
+                .unwrap()
         }
     });
     begun.await.unwrap();
     assert_eq!(engine.drain(Duration::from_millis(20)).await, 1);
     assert_eq!(name(&stuck.await.unwrap()), "unknown");
-    let refused = engine.guard("pay", "new").run(counted(&runs, "new")).await;
+    let refused = engine
+        .guard("pay", ANYBODY, "new")
+        .run(b"", counted(&runs, "new"))
+        .await;
     assert!(matches!(
         refused,
         Err(GuardError::Engine(EngineError::ShuttingDown))
     ));
     let replay = engine
-        .guard("pay", "done")
-        .run(counted(&runs, "?"))
+        .guard("pay", ANYBODY, "done")
+        .run(b"", counted(&runs, "?"))
         .await
         .unwrap();
     assert_eq!(body(&replay), b"done");
@@ -459,8 +492,8 @@ async fn the_limit_of_executions_refuses_new_work_and_still_replays() {
         .unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     engine
-        .guard("pay", "done")
-        .run(counted(&runs, "done"))
+        .guard("pay", ANYBODY, "done")
+        .run(b"", counted(&runs, "done"))
         .await
         .unwrap();
     let (begin, begun) = oneshot::channel();
@@ -476,26 +509,33 @@ async fn the_limit_of_executions_refuses_new_work_and_still_replays() {
                     value: (),
                 }
             };
-            engine.guard("pay", "busy").run(work).await.unwrap()
+            engine
+                .guard("pay", ANYBODY, "busy")
+                .run(b"", work)
+                .await
+                .unwrap()
         }
     });
     begun.await.unwrap();
-    let refused = engine.guard("pay", "new").run(counted(&runs, "new")).await;
+    let refused = engine
+        .guard("pay", ANYBODY, "new")
+        .run(b"", counted(&runs, "new"))
+        .await;
     assert!(matches!(
         refused,
         Err(GuardError::Engine(EngineError::Overloaded { limit: 1 }))
     ));
     let replay = engine
-        .guard("pay", "done")
-        .run(counted(&runs, "?"))
+        .guard("pay", ANYBODY, "done")
+        .run(b"", counted(&runs, "?"))
         .await
         .unwrap();
     assert_eq!(body(&replay), b"done");
     go.send(()).unwrap();
     running.await.unwrap();
     let admitted = engine
-        .guard("pay", "new")
-        .run(counted(&runs, "new"))
+        .guard("pay", ANYBODY, "new")
+        .run(b"", counted(&runs, "new"))
         .await
         .unwrap();
     assert_eq!(name(&admitted), "executed");
@@ -511,8 +551,8 @@ async fn a_new_key_costs_two_swaps_and_no_read_on_a_remote_store() {
     let engine = faulty(&store).await;
     let runs = Arc::new(AtomicUsize::new(0));
     engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
         .await
         .unwrap();
     let counts = || {
@@ -523,8 +563,8 @@ async fn a_new_key_costs_two_swaps_and_no_read_on_a_remote_store() {
     };
     assert_eq!(counts(), (2, 0));
     engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert_eq!(counts(), (3, 0));
@@ -553,16 +593,20 @@ async fn a_waiter_is_woken_at_once() {
                 may_go.await.unwrap();
                 Finished::completed(StoredResponse::from_bytes("ch_1"), ())
             };
-            engine.guard("pay", "k").run(work).await.unwrap()
+            engine
+                .guard("pay", ANYBODY, "k")
+                .run(b"", work)
+                .await
+                .unwrap()
         }
     });
     begun.await.unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     let mut waiter = Box::pin(
         engine
-            .guard("pay", "k")
+            .guard("pay", ANYBODY, "k")
             .wait(Duration::from_secs(7200))
-            .run(counted(&runs, "?")),
+            .run(b"", counted(&runs, "?")),
     );
     assert!(
         tokio::time::timeout(Duration::from_millis(20), &mut waiter)
@@ -592,15 +636,18 @@ async fn a_claim_that_was_unsure_for_a_whole_lease_is_not_resumed() {
     let engine = builder.without_background().open().await.unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     store.fail(&[Fault::Hangs]);
-    let refused = engine.guard("pay", "k").run(counted(&runs, "ch_1")).await;
+    let refused = engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
+        .await;
     assert!(matches!(
         refused,
         Err(GuardError::Engine(EngineError::Store(_)))
     ));
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     let retry = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
         .await
         .unwrap();
     assert_eq!(name(&retry), "executed");

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{body, counted, engine, name};
+use common::{ANYBODY, body, counted, engine, name};
 use onlyonce_core::{
     Expiry, Keyring, Policy, Reuse, RouteName, StateKind, StoredResponse, TombstoneReason,
     UnknownReason,
@@ -29,15 +29,15 @@ use onlyonce_store::{Filter, ListStore, MemoryStore};
 async fn a_retry_gets_the_first_answer_and_runs_nothing() {
     let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
     let first = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
         .await
         .unwrap();
     assert_eq!(name(&first), "executed");
     for _ in 0..3 {
         let again = engine
-            .guard("pay", "k")
-            .run(counted(&runs, "ch_2"))
+            .guard("pay", ANYBODY, "k")
+            .run(b"", counted(&runs, "ch_2"))
             .await
             .unwrap();
         assert_eq!(body(&again), b"ch_1");
@@ -49,9 +49,15 @@ async fn a_retry_gets_the_first_answer_and_runs_nothing() {
 #[tokio::test]
 async fn another_payload_under_the_key_is_refused() {
     let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
-    let guard = |payload| engine.guard("pay", "k").payload(payload);
-    guard(b"10 EUR").run(counted(&runs, "ch_1")).await.unwrap();
-    let other = guard(b"99 EUR").run(counted(&runs, "ch_2")).await.unwrap();
+    let guard = || engine.guard("pay", ANYBODY, "k");
+    guard()
+        .run(b"10 EUR", counted(&runs, "ch_1"))
+        .await
+        .unwrap();
+    let other = guard()
+        .run(b"99 EUR", counted(&runs, "ch_2"))
+        .await
+        .unwrap();
     assert_eq!(name(&other), "mismatch");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
@@ -60,14 +66,17 @@ async fn another_payload_under_the_key_is_refused() {
 #[tokio::test]
 async fn another_principal_with_the_same_key_runs_its_own_work() {
     let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
-    let guard = |principal| engine.guard("pay", "k").principal(principal);
+    let guard = |principal| engine.guard("pay", principal, "k");
     guard(b"alice")
-        .run(counted(&runs, "alice's"))
+        .run(b"", counted(&runs, "alice's"))
         .await
         .unwrap();
-    let other = guard(b"bob").run(counted(&runs, "bob's")).await.unwrap();
+    let other = guard(b"bob")
+        .run(b"", counted(&runs, "bob's"))
+        .await
+        .unwrap();
     assert_eq!(name(&other), "executed");
-    let again = guard(b"alice").run(counted(&runs, "?")).await.unwrap();
+    let again = guard(b"alice").run(b"", counted(&runs, "?")).await.unwrap();
     assert_eq!(body(&again), b"alice's");
 }
 
@@ -79,7 +88,12 @@ async fn sixty_four_callers_of_one_key_execute_once_and_the_rest_get_its_answer(
             let (engine, work) = (engine.clone(), counted(&runs, "ch_1"));
             tokio::spawn(async move {
                 let wait = Duration::from_secs(10);
-                engine.guard("pay", "k").wait(wait).run(work).await.unwrap()
+                engine
+                    .guard("pay", ANYBODY, "k")
+                    .wait(wait)
+                    .run(b"", work)
+                    .await
+                    .unwrap()
             })
         })
         .collect();
@@ -98,19 +112,16 @@ async fn sixty_four_callers_of_one_key_execute_once_and_the_rest_get_its_answer(
 async fn released_work_runs_again_for_the_same_payload_only() {
     let engine = engine().await;
     let released = engine
-        .guard("pay", "k")
-        .payload(b"a")
-        .run(|_| async { Finished::released(()) });
+        .guard("pay", ANYBODY, "k")
+        .run(b"a", |_| async { Finished::released(()) });
     assert_eq!(name(&released.await.unwrap()), "executed");
     let other = engine
-        .guard("pay", "k")
-        .payload(b"b")
-        .run(|_| async { Finished::released(()) });
+        .guard("pay", ANYBODY, "k")
+        .run(b"b", |_| async { Finished::released(()) });
     assert_eq!(name(&other.await.unwrap()), "mismatch");
     let again = engine
-        .guard("pay", "k")
-        .payload(b"a")
-        .run(|execution| async move {
+        .guard("pay", ANYBODY, "k")
+        .run(b"a", |execution| async move {
             Finished::completed(StoredResponse::from_bytes("done"), execution.attempt())
         });
     assert!(matches!(
@@ -130,16 +141,14 @@ async fn rejected_work_leaves_no_trace() {
         }
     };
     engine
-        .guard("pay", "k")
-        .payload(b"a")
-        .run(move |_| rejected())
+        .guard("pay", ANYBODY, "k")
+        .run(b"a", move |_| rejected())
         .await
         .unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     let mended = engine
-        .guard("pay", "k")
-        .payload(b"b")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"b", counted(&runs, "ch_1"))
         .await
         .unwrap();
     assert_eq!(name(&mended), "executed");
@@ -149,13 +158,13 @@ async fn rejected_work_leaves_no_trace() {
 async fn work_that_cannot_tell_is_never_run_again() {
     let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
     engine
-        .guard("pay", "k")
-        .run(|_| async { Finished::unknown(()) })
+        .guard("pay", ANYBODY, "k")
+        .run(b"", |_| async { Finished::unknown(()) })
         .await
         .unwrap();
     let retry = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     let Reply::Unknown(Some(record)) = retry else {
@@ -170,8 +179,8 @@ async fn work_that_cannot_tell_is_never_run_again() {
 async fn a_panic_is_an_unknown_outcome() {
     let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
     let panicked = engine
-        .guard("pay", "k")
-        .run(|_| async { panic!("planted") })
+        .guard("pay", ANYBODY, "k")
+        .run(b"", |_| async { panic!("planted") })
         .await
         .unwrap() as Reply<()>;
     let Reply::Unknown(Some(record)) = panicked else {
@@ -182,8 +191,8 @@ async fn a_panic_is_an_unknown_outcome() {
     };
     assert_eq!(reason, UnknownReason::Panicked);
     let retry = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert_eq!(name(&retry), "unknown");
@@ -194,10 +203,14 @@ async fn a_tombstone_refuses_retries_and_never_runs_again() {
     let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
     let outcome = Outcome::NotReplayable(TombstoneReason::Stream);
     let stream = move |_| async { Finished { outcome, value: () } };
-    engine.guard("pay", "k").run(stream).await.unwrap();
+    engine
+        .guard("pay", ANYBODY, "k")
+        .run(b"", stream)
+        .await
+        .unwrap();
     let retry = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert!(matches!(
@@ -213,15 +226,14 @@ async fn a_single_use_key_is_refused_the_second_time_whatever_it_carries() {
     let engine = Engine::builder(MemoryStore::new()).policies(Policies::new(single));
     let (engine, runs) = (engine.open().await.unwrap(), Arc::new(AtomicUsize::new(0)));
     engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
         .await
         .unwrap();
     for payload in [&b""[..], b"other"] {
         let again = engine
-            .guard("pay", "k")
-            .payload(payload)
-            .run(counted(&runs, "ch_2"));
+            .guard("pay", ANYBODY, "k")
+            .run(payload, counted(&runs, "ch_2"));
         assert_eq!(name(&again.await.unwrap()), "already used");
     }
 }
@@ -238,7 +250,11 @@ async fn a_child_key_is_the_same_for_every_attempt_and_another_for_every_call() 
                 .unwrap();
             Finished::released(())
         };
-        engine.guard("pay", "k").run(work).await.unwrap();
+        engine
+            .guard("pay", ANYBODY, "k")
+            .run(b"", work)
+            .await
+            .unwrap();
     }
     let (first, second) = (keys.recv().await.unwrap(), keys.recv().await.unwrap());
     assert_eq!(first, second);
@@ -253,21 +269,24 @@ async fn with_a_key_ring_the_store_never_sees_the_answer() {
     let engine = Engine::builder(store.clone()).keyring(Keyring::new(1, [9; 32]));
     let engine = engine.open().await.unwrap();
     engine
-        .guard("pay", "k")
-        .run(counted(&runs, "4242424242424242"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "4242424242424242"))
         .await
         .unwrap();
     let rows = store.list(&Filter::default(), None, 10).await.unwrap();
     assert!(!format!("{rows:?}").contains("4242"));
     let again = engine
-        .guard("pay", "k")
-        .run(counted(&runs, "?"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "?"))
         .await
         .unwrap();
     assert_eq!(body(&again), b"4242424242424242");
 
     let without = Engine::builder(store).open().await.unwrap();
-    let refused = without.guard("pay", "k").run(counted(&runs, "?")).await;
+    let refused = without
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "?"))
+        .await;
     assert!(matches!(
         refused,
         Err(GuardError::Engine(EngineError::Seal(_)))
@@ -285,9 +304,8 @@ async fn a_rotated_secret_still_finds_the_keys_of_the_previous_one() {
         .open()
         .await
         .unwrap();
-    old.guard("pay", "k")
-        .payload(b"a")
-        .run(counted(&runs, "ch_1"))
+    old.guard("pay", ANYBODY, "k")
+        .run(b"a", counted(&runs, "ch_1"))
         .await
         .unwrap();
     let new = Engine::builder(store)
@@ -297,16 +315,14 @@ async fn a_rotated_secret_still_finds_the_keys_of_the_previous_one() {
         .await
         .unwrap();
     let again = new
-        .guard("pay", "k")
-        .payload(b"a")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"a", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert_eq!(body(&again), b"ch_1");
     let other = new
-        .guard("pay", "k")
-        .payload(b"b")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"b", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert_eq!(name(&other), "mismatch");
@@ -317,7 +333,10 @@ async fn a_rotated_secret_still_finds_the_keys_of_the_previous_one() {
 async fn a_malformed_key_is_refused_before_anything_runs() {
     let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
     for key in ["", "with space", &"x".repeat(256)] {
-        let refused = engine.guard("pay", key).run(counted(&runs, "ch_1")).await;
+        let refused = engine
+            .guard("pay", ANYBODY, key)
+            .run(b"", counted(&runs, "ch_1"))
+            .await;
         assert!(matches!(refused, Err(GuardError::Key(_))), "{key:?}");
     }
     assert_eq!(runs.load(Ordering::SeqCst), 0);
@@ -342,13 +361,13 @@ async fn routes_have_their_own_retention() {
     let mut expiries = Vec::new();
     for route in ["long", "short"] {
         engine
-            .guard(route, "k")
-            .run(counted(&runs, "x"))
+            .guard(route, ANYBODY, "k")
+            .run(b"", counted(&runs, "x"))
             .await
             .unwrap();
         let again = engine
-            .guard(route, "k")
-            .run(counted(&runs, "x"))
+            .guard(route, ANYBODY, "k")
+            .run(b"", counted(&runs, "x"))
             .await
             .unwrap();
         let Reply::Replayed(replay) = again else {
@@ -388,8 +407,8 @@ async fn an_expired_key_runs_again_and_is_kept_for_audit_where_asked() {
         Arc::new(AtomicUsize::new(0)),
     );
     engine
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_1"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_1"))
         .await
         .unwrap();
     clock.fetch_add(61_000, Ordering::SeqCst);
@@ -401,9 +420,41 @@ async fn an_expired_key_runs_again_and_is_kept_for_audit_where_asked() {
         StateKind::Expired
     );
     let again = later
-        .guard("pay", "k")
-        .run(counted(&runs, "ch_2"))
+        .guard("pay", ANYBODY, "k")
+        .run(b"", counted(&runs, "ch_2"))
         .await
         .unwrap();
     assert_eq!(name(&again), "executed");
+}
+
+/// A repetition is recognised by its child key. A second attempt that is rejected must not make
+/// the third one a stranger to the upstream, which may have executed the first.
+#[tokio::test]
+async fn a_rejected_repetition_keeps_the_key_where_the_upstream_recognises_it() {
+    let dedupes = onlyonce_core::Upstream::Dedupes { reexecute: true };
+    let policy = Policy::builder().upstream(dedupes).build().unwrap();
+    let engine = Engine::builder(MemoryStore::new()).policies(Policies::new(policy));
+    let engine = engine.open().await.unwrap();
+    let (send, mut keys) = tokio::sync::mpsc::unbounded_channel();
+    let outcomes = [
+        Outcome::Unknown(UnknownReason::NoCompleteAnswer),
+        Outcome::Rejected,
+        Outcome::Completed(StoredResponse::from_bytes("done")),
+    ];
+    for outcome in outcomes {
+        let send = send.clone();
+        let work = move |execution: onlyonce_engine::Execution| async move {
+            send.send(execution.child_key("card")).unwrap();
+            Finished { outcome, value: () }
+        };
+        let reply = engine
+            .guard("pay", ANYBODY, "k")
+            .run(b"", work)
+            .await
+            .unwrap();
+        assert_eq!(name(&reply), "executed");
+    }
+    let first = keys.recv().await.unwrap();
+    assert_eq!(keys.recv().await.unwrap(), first);
+    assert_eq!(keys.recv().await.unwrap(), first);
 }

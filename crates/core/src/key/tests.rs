@@ -200,7 +200,7 @@ fn clean(key: &str) -> Result<Key, KeyError> {
     )
 }
 
-/// Keys are stored and logged: a card number in one would put the whole log in scope of an audit.
+/// Keys travel through logs and proxies: a card number in one would put the whole log in scope of an audit.
 #[test]
 fn hygiene_refuses_what_looks_like_a_person() {
     for (kind, keys) in [

@@ -16,6 +16,9 @@ use onlyonce_core::{Policy, Record, RecordId, StoredResponse, Timestamp};
 use onlyonce_engine::{Engine, Event, Finished, Observer, Policies, Reply};
 use onlyonce_store::{MemoryStore, Row, Store, StoreError, StoreProfile, Swap, Version};
 
+/// A caller whose name does not matter.
+pub(crate) const ANYBODY: &[u8] = b"anybody";
+
 /// A policy whose lease is short enough to run out in a test.
 pub(crate) fn short_lease() -> Policies {
     Policies::new(
