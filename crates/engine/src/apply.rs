@@ -32,10 +32,6 @@ impl Applied {
 
 /// Where to begin.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "moved once, right into the loop that uses it"
-)]
 pub(crate) enum Start {
     /// Read the row first.
     Read,

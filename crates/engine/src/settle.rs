@@ -39,7 +39,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         match applied {
             Err(_) if final_answer => Ok(Reply::Unknown(Some(record))),
             Ok(applied) if final_answer && applied.decision != Decision::Settled => {
-                self.settled_before(id, record, applied, outcome, value)
+                Ok(self.settled_before(id, record, applied, outcome, value))
             }
             Ok(_) | Err(_) => Ok(Reply::Executed { value, outcome }),
         }
@@ -54,12 +54,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         applied: Applied,
         outcome: Outcome,
         value: T,
-    ) -> Result<Reply<T>, EngineError> {
+    ) -> Reply<T> {
         // The key may have been forgotten and used anew while this work took its time. Another
         // payload's answer is not this caller's to see.
         let row = applied.row.as_ref();
         if row.is_some_and(|row| row.record.fingerprint != own.fingerprint) {
-            return Ok(Reply::Unknown(Some(own)));
+            return Reply::Unknown(Some(own));
         }
         // The work ran, so "nothing was executed" is no longer a thing to say.
         let stored = self.stored(id, applied).unwrap_or(Reply::Unknown(None));
@@ -67,12 +67,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             (Reply::Replayed(replay), Outcome::Completed(response))
                 if replay.response == *response =>
             {
-                Ok(Reply::Executed { value, outcome })
+                Reply::Executed { value, outcome }
             }
             (Reply::NotReplayable(stored), Outcome::NotReplayable(reason)) if stored == *reason => {
-                Ok(Reply::Executed { value, outcome })
+                Reply::Executed { value, outcome }
             }
-            (reply, _) => Ok(reply),
+            (reply, _) => reply,
         }
     }
 

@@ -350,21 +350,23 @@ async fn a_late_completion_by_the_original_executor_is_accepted() {
     assert_eq!(kinds(&store).await, [StateKind::Completed]);
 }
 
+/// A provider that can tell: it happened.
+struct Provider;
+impl Resolver for Provider {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a onlyonce_core::RecordId,
+        _: &'a onlyonce_core::Record,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
+        let response = Response::Plain(StoredResponse::from_bytes("found"));
+        Box::pin(async { Verdict::Completed(response) })
+    }
+}
+
 /// A crashed process leaves `executing` behind; the sweep makes it unknown, and the resolver's
 /// verdict settles it.
 #[tokio::test]
 async fn a_crashed_execution_becomes_unknown_and_is_reconciled() {
-    struct Provider;
-    impl Resolver for Provider {
-        fn resolve<'a>(
-            &'a self,
-            _: &'a onlyonce_core::RecordId,
-            _: &'a onlyonce_core::Record,
-        ) -> std::pin::Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
-            let response = Response::Plain(StoredResponse::from_bytes("found"));
-            Box::pin(async { Verdict::Completed(response) })
-        }
-    }
     let store = MemoryStore::new();
     let reconcile = onlyonce_core::Reconcile {
         delay: Duration::from_millis(20),
