@@ -1,4 +1,4 @@
-//! What every onlyonce store must pass, and the tools that fault tests share.
+//! What every onlyonce store and every guarded endpoint must pass, and the tools that fault tests share.
 //!
 //! A store is documented with the guarantee that it *passed* here, not with the one it hopes to
 //! give. A backend's whole test file is one line beside the function that opens it:
@@ -19,6 +19,7 @@
 //! | [`store_suite!`] | every case as its own named test |
 //! | [`Harness`] | how the suite opens a store that is more than a folder |
 //! | [`cases`](suite::cases) | the same cases, documented, to read and to call |
+//! | [`http_suite!`] | the same for an HTTP endpoint that is guarded: black box, over a socket |
 //! | [`Witness`] | an upstream's log of effects: counts what really happened |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, resets and cuts on command |
 //!
@@ -34,6 +35,7 @@
 )]
 
 pub mod fault_proxy;
+pub mod http_suite;
 pub mod suite;
 pub mod witness;
 

@@ -35,6 +35,12 @@ impl<B> Body<B> {
         }
     }
 
+    /// No body.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::whole(Bytes::new(), None)
+    }
+
     /// A body that is all there.
     pub(crate) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Self {
         let read = if data.is_empty() {
@@ -95,7 +101,8 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
             .map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(read + rest.lower());
-        if let Some(upper) = rest.upper() {
+        // An exact length makes HTTP/1.1 leave out the chunks, and with them the trailers.
+        if let Some(upper) = rest.upper().filter(|_| self.trailers.is_none()) {
             hint.set_upper(read + upper);
         }
         hint
@@ -145,6 +152,8 @@ fn join(mut read: VecDeque<Bytes>, length: usize) -> Bytes {
         return read.pop_front().unwrap_or_default();
     }
     let mut joined = BytesMut::with_capacity(length);
-    read.iter().for_each(|data| joined.extend_from_slice(data));
+    for data in &read {
+        joined.extend_from_slice(data);
+    }
     joined.freeze()
 }

@@ -7,7 +7,8 @@ use crate::Settle;
 
 /// The right to execute once, in the extensions of a guarded request.
 ///
-/// With the feature `axum` it is also an extractor.
+/// With the feature `axum` it is also an extractor; take an `Option` of it where requests may pass
+/// without a key.
 #[derive(Debug, Clone)]
 pub struct Execution {
     key: Key,
@@ -85,5 +86,19 @@ impl<S: Sync> axum_core::extract::FromRequestParts<S> for Execution {
             http::StatusCode::INTERNAL_SERVER_ERROR,
             "this handler asks for an Execution, but no idempotency route guards it",
         ))
+    }
+}
+
+/// `Option<Execution>`: for handlers that also serve requests without a key, or that are only
+/// observed.
+#[cfg(feature = "axum")]
+impl<S: Sync> axum_core::extract::OptionalFromRequestParts<S> for Execution {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut http::request::Parts,
+        _: &S,
+    ) -> Result<Option<Self>, Self::Rejection> {
+        Ok(parts.extensions.get::<Self>().cloned())
     }
 }

@@ -18,6 +18,10 @@ use crate::service::Guard;
 use crate::{Body, BoxError, Config};
 
 /// Makes the writes of any tower service safe to retry.
+///
+/// Put it around the outermost router. A router that cuts off the beginning of the path, as axum's
+/// `nest` does, hides it from a layer within: `/eu/payments` and `/us/payments` would be one path
+/// there, and the same key on both one operation.
 pub struct IdempotencyLayer<S, R = TokioRuntime> {
     guard: Arc<Guard<S, R>>,
 }
@@ -25,6 +29,7 @@ pub struct IdempotencyLayer<S, R = TokioRuntime> {
 impl<S: Store, R: Runtime> IdempotencyLayer<S, R> {
     /// A layer over an engine that was opened with
     /// [`config.routes.policies()`](crate::Routes::policies).
+    #[must_use]
     pub fn new(engine: Engine<S, R>, config: Config) -> Self {
         Self {
             guard: Arc::new(Guard::new(engine, config)),

@@ -6,7 +6,7 @@
 //!
 //! | to see | read |
 //! |---|---|
-//! | the life of a request | `service.rs` |
+//! | the life of a request | `service.rs`, then `work.rs` |
 //! | which requests are guarded, and how | [`Route`], [`Routes`] |
 //! | who the caller is | [`Principals`] |
 //! | what a response means for its key | [`Statuses`], [`Settle`] |
@@ -27,6 +27,7 @@ mod route;
 mod service;
 mod statuses;
 mod stored;
+mod work;
 
 pub use body::{Body, BoxError};
 pub use execution::Execution;
@@ -38,6 +39,6 @@ pub use principal::{
 };
 pub use problem::{Code, Problem};
 pub use route::{InFlight, KeyRule, Mode, Route, Routes};
-pub use service::{Config, ReplayCheck};
+pub use service::{Config, PROBLEM_BASE, ReplayCheck};
 pub use statuses::{Settle, Statuses};
 pub use stored::ResponsePolicy;

@@ -86,21 +86,25 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 None
             }
         };
-        let body = match collect(body, route.body_bytes_max).await {
-            Ok(Collected::Whole(data, trailers)) => Ok((data, trailers)),
+        let (body, data) = match collect(body, route.body_bytes_max).await {
+            Ok(Collected::Whole(data, trailers)) => {
+                (Body::whole(data.clone(), trailers), Some(data))
+            }
             Ok(Collected::TooLarge(read, rest)) => {
                 refuse(Code::PayloadTooLarge);
-                Err(Body::begun(read, rest))
+                (Body::begun(read, rest), None)
             }
-            // What was read is lost with the connection, and so is the request.
-            Err(_) => Err(Body::whole(Bytes::new(), None)),
+            // Half a request must not look like a whole one to the handler, and its sender is gone.
+            Err(error) => {
+                refuse(Code::PayloadIncomplete);
+                return Ok(self.refuse(self.incomplete(&error.into())));
+            }
         };
-        let (body, data) = match body {
-            Ok((data, trailers)) => (Body::whole(data.clone(), trailers), Some(data)),
-            Err(body) => (body, None),
-        };
-        let principal = self.config.principals.principal(&parts).ok();
-        let watched = match (key, principal, data) {
+        let principal = self.config.principals.principal(&parts);
+        if principal.is_err() {
+            refuse(Code::PrincipalRequired);
+        }
+        let watched = match (key, principal.ok(), data) {
             (Some(key), Some(principal), Some(data)) => {
                 let request = self.identify(route, &parts, &key, &principal, &data);
                 Some(self.watch(route.name.clone(), request))
@@ -108,10 +112,12 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             (_, _, _) => None,
         };
         let statuses = route.statuses.clone();
-        let response = inner.call(Request::from_parts(parts, body)).await?;
+        let mut response = inner.call(Request::from_parts(parts, body)).await?;
+        let settle = self.said(&mut response);
+        let settle = settle.unwrap_or_else(|| statuses.of(response.status().as_u16()));
         if let Some(watched) = watched {
             // The watcher may have had nothing to wait for.
-            let _ = watched.send(statuses.of(response.status().as_u16()));
+            let _ = watched.send(settle);
         }
         Ok(response.map(Body::streaming))
     }

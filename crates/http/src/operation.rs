@@ -7,8 +7,9 @@ use onlyonce_engine::Runtime;
 use onlyonce_store::Store;
 use serde_json::json;
 
+use crate::reply::RETRY_SECONDS_MIN;
 use crate::service::Guard;
-use crate::{Body, Code};
+use crate::{Body, Code, Problem};
 
 impl<S: Store, R: Runtime> Guard<S, R> {
     /// Where the status of an operation is found.
@@ -17,16 +18,22 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         Some(format!("{base}/{id}"))
     }
 
-    /// The operation that a path means.
-    pub(crate) fn operation_in(&self, path: &str) -> Option<RecordId> {
+    /// The operation that a request asks about. Such a request is never anybody else's, whatever
+    /// the routes say.
+    pub(crate) fn operation_asked(&self, method: &Method, path: &str) -> Option<RecordId> {
         let base = self.config.operations_path.as_ref()?;
-        RecordId::from_hex(path.strip_prefix(base.as_str())?.strip_prefix('/')?)
+        let id = RecordId::from_hex(path.strip_prefix(base.as_str())?.strip_prefix('/')?);
+        id.filter(|_| *method == Method::GET || *method == Method::HEAD)
     }
 
     /// Answers a request for an operation's status. Somebody else's operation and none at all
     /// look the same.
-    pub(crate) async fn operation<B>(&self, parts: &Parts) -> Response<Body<B>> {
-        let Some(record) = self.own_operation(parts).await else {
+    pub(crate) async fn operation<B>(&self, id: &RecordId, parts: &Parts) -> Response<Body<B>> {
+        let record = match self.engine.inspect(id).await {
+            Ok(record) => record.filter(|record| self.is_own(record, parts)),
+            Err(_) => return self.refuse(self.unreadable()),
+        };
+        let Some(record) = record else {
             let detail = "It is unknown, was forgotten after its retention, or is not yours.";
             return self.refuse(self.problem(Code::OperationNotFound, detail));
         };
@@ -47,12 +54,17 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         response
     }
 
-    async fn own_operation(&self, parts: &Parts) -> Option<Record> {
-        let id = self
-            .operation_in(parts.uri.path())
-            .filter(|_| parts.method == Method::GET)?;
-        let principal = self.config.principals.principal(parts).ok()?;
-        let record = self.engine.inspect(&id).await.ok()??;
-        (record.principal == self.engine.principal_digest(principal.as_bytes())).then_some(record)
+    fn is_own(&self, record: &Record, parts: &Parts) -> bool {
+        let principal = self.config.principals.principal(parts);
+        principal.is_ok_and(|principal| {
+            record.principal == self.engine.principal_digest(principal.as_bytes())
+        })
+    }
+
+    /// "Not found" would make a client believe that nothing happened.
+    fn unreadable(&self) -> Problem {
+        let detail = "The operation's status cannot be read at the moment. Ask again later.";
+        self.problem(Code::StoreUnavailable, detail)
+            .retry_after(self.spread(RETRY_SECONDS_MIN))
     }
 }

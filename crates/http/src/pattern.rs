@@ -1,11 +1,12 @@
 //! Path patterns: `/payments`, `/payments/{id}`, `/v1/{*rest}`.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use thiserror::Error;
 
-/// A pattern for concrete paths. Matching looks at segments and never decodes them, because the
-/// path behind the layer is not decoded either.
+/// A pattern for concrete paths. Matching looks at segments as they are on the wire;
+/// [`Routes::find`](crate::Routes::find) also tries the usual spelling of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: Box<str>,
@@ -67,9 +68,13 @@ impl Pattern {
         }
     }
 
-    /// Whether a path matches.
+    /// Whether a path matches. A request target that is no path, such as `*`, is matched by
+    /// [`any`](Self::any) alone: it must not slip past a guard of everything.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
+        if let [Segment::Rest] = &*self.segments {
+            return true;
+        }
         let Some(path) = path.strip_prefix('/') else {
             return false;
         };
@@ -99,6 +104,51 @@ fn segment(text: &str) -> Result<Segment, ()> {
     }
 }
 
+/// The usual spelling of a path that is spelt unusually: escapes of unreserved characters decoded,
+/// dot segments resolved, empty segments and a slash at the end left out. `None` when the path is
+/// spelt like that already.
+///
+/// Many services answer `//payments` and `/payments/` as they answer `/payments`. A client whose
+/// base URL ends in a slash must not go unguarded for it.
+pub(crate) fn plain(path: &str) -> Option<String> {
+    let decoded = decoded(path);
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in decoded.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+    }
+    let plain = format!("/{}", segments.join("/"));
+    (plain != path).then_some(plain)
+}
+
+/// Decodes the escapes that RFC 3986 calls equivalent to the character itself. Others stay: an
+/// escaped slash is no slash.
+fn decoded(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let mut decoded = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.find('%') {
+        let (before, escape) = rest.split_at(at);
+        decoded.push_str(before);
+        let byte = escape
+            .get(1..3)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let character = byte.map(char::from).filter(|character| {
+            character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_' | '~')
+        });
+        decoded.push(character.unwrap_or('%'));
+        let taken = if character.is_some() { 3 } else { 1 };
+        rest = escape.get(taken..).unwrap_or_default();
+    }
+    decoded.push_str(rest);
+    Cow::Owned(decoded)
+}
+
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -125,7 +175,37 @@ mod tests {
         assert!(matches("/v1/{*rest}", "/v1/"));
         assert!(!matches("/v1/{*rest}", "/v2/a"));
         assert!(Pattern::any().matches("/"));
-        assert!(!Pattern::any().matches("*"));
+        assert!(Pattern::any().matches("*"));
+        assert!(!matches("/v1/{*rest}", "*"));
+    }
+
+    #[test]
+    fn an_unusual_spelling_has_a_plain_one() {
+        for path in [
+            "//payments",
+            "/payments/",
+            "/./payments",
+            "/x/../payments",
+            "/%70ayments",
+            "/%2e/payments",
+            "/x/%2E%2e/payments//",
+        ] {
+            assert_eq!(plain(path).as_deref(), Some("/payments"), "{path}");
+        }
+        for path in [
+            "/",
+            "/payments",
+            "/a%2Fb",
+            "/a%20b",
+            "/%",
+            "/%f",
+            "/%zz",
+            "/é",
+        ] {
+            assert_eq!(plain(path), None, "{path}");
+        }
+        assert_eq!(plain("/../.."), Some("/".into()));
+        assert_eq!(plain("//"), Some("/".into()));
     }
 
     #[test]

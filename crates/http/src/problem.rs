@@ -5,8 +5,6 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::Body;
-
 /// What is wrong. Each code has a page in `docs/problems`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
@@ -98,6 +96,7 @@ impl Code {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table, to be read as one")]
     const fn facts(self) -> (&'static str, StatusCode, &'static str) {
         match self {
             Self::KeyRequired => (
@@ -237,7 +236,7 @@ impl Problem {
 
     /// The response. `base` is where the pages about codes are.
     #[must_use]
-    pub fn into_response<B>(self, base: &str) -> Response<Body<B>> {
+    pub fn into_response(self, base: &str) -> Response<Bytes> {
         let mut members = self.extensions;
         let code = self.code.as_str();
         members.insert("type".into(), json!(format!("{base}{code}.md")));
@@ -251,7 +250,7 @@ impl Problem {
             members.insert("operation".into(), json!(operation));
         }
         let text = Value::Object(members).to_string();
-        let mut response = Response::new(Body::whole(Bytes::from(text), None));
+        let mut response = Response::new(Bytes::from(text));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         let problem = HeaderValue::from_static("application/problem+json");

@@ -1,18 +1,19 @@
 //! What a caller is told, as HTTP.
 
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use onlyonce_core::{FieldDigests, Record, RecordId, State, TombstoneReason};
 use onlyonce_engine::{EngineError, Replay, Reply, Runtime};
 use onlyonce_store::Store;
 use serde_json::json;
 
-use crate::service::{Answer, Asked, Guard};
+use crate::service::{Asked, Guard};
 use crate::stored::{REPLAYED, headers};
+use crate::work::Answer;
 use crate::{Body, Code, InFlight, Problem, Route};
 
 /// The shortest and longest `Retry-After`, in seconds.
-const RETRY_SECONDS_MIN: u64 = 1;
+pub(crate) const RETRY_SECONDS_MIN: u64 = 1;
 const RETRY_SECONDS_MAX: u64 = 300;
 
 impl<S: Store, R: Runtime> Guard<S, R> {
@@ -36,10 +37,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 ..
             }) => self.unknown(id, None, detail).status(status),
             Ok(Reply::Replayed(replay)) => {
-                return match self.may_replay(check).await {
-                    Ok(()) => replayed(replay),
-                    Err(refusal) => refusal.map(|body| Body::whole(body, None)),
-                };
+                if let Err(refusal) = self.may_replay(check).await {
+                    return refusal.map(|body| Body::whole(body, None));
+                }
+                match replayed(replay) {
+                    Some(response) => return response,
+                    None => self.not_replayable(TombstoneReason::NotStorable),
+                }
             }
             Ok(Reply::NotReplayable(reason)) => self.not_replayable(reason),
             Ok(Reply::AlreadyUsed) => {
@@ -51,18 +55,20 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             }
             Ok(Reply::InFlight(_)) => self.in_progress(id),
             Ok(Reply::Mismatch(stored)) => self.mismatch(route, asked, &stored),
-            Ok(Reply::Unknown(record)) if began => {
-                let detail = "the outcome could not be recorded";
-                self.unknown(id, record.as_deref(), detail)
-                    .status(StatusCode::BAD_GATEWAY)
-            }
+            Ok(Reply::Unknown(record)) if began => self.unrecorded(id, record.as_deref()),
             Ok(Reply::Unknown(record)) => {
                 let detail = "an earlier request with this key may have been executed";
                 self.unknown(id, record.as_deref(), detail)
             }
+            Err(_) if began => self.unrecorded(id, None),
             Err(error) => self.failed(&error),
         };
         self.refuse(problem)
+    }
+
+    fn unrecorded(&self, id: &RecordId, record: Option<&Record>) -> Problem {
+        self.unknown(id, record, "the outcome could not be recorded")
+            .status(StatusCode::BAD_GATEWAY)
     }
 
     async fn may_replay(&self, check: Option<&Parts>) -> Result<(), Response<bytes::Bytes>> {
@@ -135,34 +141,57 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         )
     }
 
+    /// Says nothing about the store: its addresses and errors are for operators, not for clients.
     fn failed(&self, error: &EngineError) -> Problem {
-        let code = match error {
-            EngineError::Overloaded { .. } | EngineError::ShuttingDown | EngineError::TooLate => {
-                Code::Overloaded
-            }
-            _ => Code::StoreUnavailable,
+        let is_overload = matches!(
+            error,
+            EngineError::Overloaded { .. } | EngineError::ShuttingDown | EngineError::TooLate
+        );
+        let (code, detail) = if is_overload {
+            let detail = "Nothing was executed. Try again with the same key.";
+            (Code::Overloaded, detail)
+        } else if matches!(error, EngineError::Seal(_)) {
+            // The response is there and cannot be decrypted. "Nothing was executed" would invite
+            // a second charge under a new key.
+            let detail = "The request was executed once, and its response cannot be read at the \
+                          moment. Try again with the same key; it is not executed again.";
+            (Code::StoreUnavailable, detail)
+        } else {
+            let detail = "This request was not executed. Try again with the same key.";
+            (Code::StoreUnavailable, detail)
         };
-        let detail = format!("Nothing was executed: {error}");
         self.problem(code, detail)
             .retry_after(self.spread(RETRY_SECONDS_MIN))
     }
 
     /// Up to three seconds more, so that a crowd does not come back all at once.
-    fn spread(&self, seconds: u64) -> u64 {
+    pub(crate) fn spread(&self, seconds: u64) -> u64 {
         let [dice] = self.engine.entropy::<1>();
         seconds + u64::from(dice % 4)
     }
 }
 
-/// The first answer, byte for byte, marked as a replay.
-fn replayed<B>(replay: Replay) -> Response<Body<B>> {
+/// The first answer, byte for byte, marked as a replay. `None` when its status is none that HTTP
+/// knows: any other would be a lie.
+fn replayed<B>(replay: Replay) -> Option<Response<Body<B>>> {
     let stored = replay.response;
+    let status = StatusCode::from_u16(stored.status).ok()?;
     let trailers = Some(headers(&stored.trailers)).filter(|trailers| !trailers.is_empty());
+    let announced = trailers.as_ref().and_then(announcement);
     let mut response = Response::new(Body::whole(stored.body, trailers));
-    *response.status_mut() = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
+    *response.status_mut() = status;
     *response.headers_mut() = headers(&stored.headers);
+    if let Some(names) = announced {
+        response.headers_mut().insert(header::TRAILER, names);
+    }
     response
         .headers_mut()
         .insert(REPLAYED, HeaderValue::from_static("true"));
-    response
+    Some(response)
+}
+
+/// The names of trailers, without which HTTP/1.1 would leave them out.
+fn announcement(trailers: &HeaderMap) -> Option<HeaderValue> {
+    let names: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
+    HeaderValue::from_str(&names.join(", ")).ok()
 }

@@ -6,6 +6,7 @@ use http::{HeaderName, Method};
 use onlyonce_core::{Policy, RouteName};
 use onlyonce_engine::Policies;
 
+use crate::pattern::plain;
 use crate::{Pattern, ResponsePolicy, Statuses};
 
 /// The request header that carries the key.
@@ -117,10 +118,13 @@ impl Routes {
         Self(routes)
     }
 
-    /// The route of a request.
+    /// The route of a request: the first that matches its path as it is spelt, or else as it is
+    /// usually spelt. `//payments`, `/payments/` and `/%70ayments` are guarded like `/payments`
+    /// unless a route says otherwise; each is still a path of its own, and so a key of its own.
     #[must_use]
     pub fn find(&self, method: &Method, path: &str) -> Option<&Route> {
-        self.0.iter().find(|route| route.matches(method, path))
+        let first = |path: &str| self.0.iter().find(|route| route.matches(method, path));
+        first(path).or_else(|| first(&plain(path)?))
     }
 
     /// All of them.

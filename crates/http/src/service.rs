@@ -3,9 +3,8 @@
 //! ```text
 //! route ─ key ─ principal ─ bounded body ─ fingerprint ─ Engine::run ─┬─ told  → reply.rs
 //!                                                                     └─ Execute
-//!                                                                          the inner service, in
-//!                                                                          a task of its own
-//!                                                                          outcome, stored durably
+//!                                                                          in a task of its own:
+//!                                                                          work.rs, stored durably
 //!                                                                          → its response
 //! ```
 //! Every refusal happens before anything is written; nothing is executed without a durable claim.
@@ -17,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::Body as HttpBody;
 use onlyonce_core::fingerprint::Payload;
 use onlyonce_core::key::KeyError;
-use onlyonce_core::{Key, Scope, TombstoneReason, UnknownReason};
-use onlyonce_engine::{Engine, Finished, Outcome, Runtime};
+use onlyonce_core::{Key, Scope};
+use onlyonce_engine::{Engine, Runtime};
 use onlyonce_store::Store;
 use tower_service::Service;
 use uuid::Uuid;
@@ -32,6 +31,9 @@ use crate::{
     Authorization, Body, BoxError, Code, Execution, InFlight, Mode, Observation, Observations,
     Principal, Principals, Problem, Route, Routes, Settle,
 };
+
+/// Where the pages about problem codes are, unless configured otherwise.
+pub const PROBLEM_BASE: &str = "https://github.com/onlyonce/onlyonce/blob/main/docs/problems/";
 
 /// What a layer is made with.
 pub struct Config {
@@ -58,7 +60,7 @@ impl Default for Config {
             routes: Routes::default(),
             principals: Box::new(Authorization),
             replay_check: None,
-            problem_base: "https://github.com/onlyonce/onlyonce/blob/main/docs/problems/".into(),
+            problem_base: PROBLEM_BASE.into(),
             operations_path: Some("/.onlyonce/operations".into()),
             trust_outcome_header: true,
             observations: Box::new(()),
@@ -89,14 +91,6 @@ pub(crate) struct Guard<S, R> {
     pub(crate) config: Config,
 }
 
-/// What the work gives its caller.
-pub(crate) enum Answer<B> {
-    /// The inner service's response.
-    Response(Response<Body<B>>),
-    /// There is none to show: nobody knows what happened. 502 or 504.
-    Lost(StatusCode, &'static str),
-}
-
 impl<S: Store, R: Runtime> Guard<S, R> {
     pub(crate) fn new(engine: Engine<S, R>, config: Config) -> Self {
         Self { engine, config }
@@ -104,10 +98,10 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 
     /// Whether a request is none of the layer's business.
     pub(crate) fn lets_pass<B>(&self, request: &Request<B>) -> bool {
-        let path = request.uri().path();
-        let route = self.config.routes.find(request.method(), path);
+        let (method, path) = (request.method(), request.uri().path());
+        let route = self.config.routes.find(method, path);
         let guarded = route.is_some_and(|route| route.mode != Mode::Off);
-        !guarded && self.operation_in(path).is_none()
+        !guarded && self.operation_asked(method, path).is_none()
     }
 
     /// The life of a guarded request.
@@ -126,9 +120,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let path = parts.uri.path();
-        let Some(route) = self.config.routes.find(&parts.method, path) else {
-            return Ok(self.operation(&parts).await);
+        let (method, path) = (&parts.method, parts.uri.path());
+        if let Some(id) = self.operation_asked(method, path) {
+            return Ok(self.operation(&id, &parts).await);
+        }
+        let Some(route) = self.config.routes.find(method, path) else {
+            let request = Request::from_parts(parts, Body::streaming(body));
+            return Ok(inner.call(request).await?.map(Body::streaming));
         };
         if route.mode == Mode::Observe {
             return self.observe(inner, Request::from_parts(parts, body)).await;
@@ -140,15 +138,16 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                     .observations
                     .observe(&Observation::Unprotected { route: &route.name });
                 let request = Request::from_parts(parts, Body::streaming(body));
-                return Ok(inner.call(request).await?.map(Body::streaming));
+                let mut response = inner.call(request).await?;
+                Settle::take(response.headers_mut());
+                return Ok(response.map(Body::streaming));
             }
             Err(problem) => return Ok(self.refuse(problem)),
         };
-        let (principal, body) = match self.admit(route, &parts, body).await {
-            Ok(admitted) => admitted,
-            Err(problem) => return Ok(self.refuse(problem)),
-        };
-        Ok(self.run(inner, parts, key, principal, body).await)
+        match self.admit(route, &parts, body).await {
+            Ok((principal, body)) => Ok(self.run(inner, parts, key, principal, body).await),
+            Err(problem) => Ok(self.refuse(problem)),
+        }
     }
 
     /// The request's key; none only where it is optional.
@@ -176,7 +175,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         route: &Route,
         parts: &Parts,
         body: B,
-    ) -> Result<(Principal, Bytes), Problem>
+    ) -> Result<(Principal, Content), Problem>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
@@ -185,18 +184,19 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         let principal =
             principal.map_err(|error| self.problem(Code::PrincipalRequired, error.to_string()))?;
         match collect(body, route.body_bytes_max).await {
-            Ok(Collected::Whole(body, _)) => Ok((principal, body)),
+            Ok(Collected::Whole(data, trailers)) => Ok((principal, Content { data, trailers })),
             Ok(Collected::TooLarge(..)) => {
                 let max = route.body_bytes_max;
                 let detail = format!("Guarded requests may have at most {max} bytes here.");
                 Err(self.problem(Code::PayloadTooLarge, detail))
             }
-            Err(error) => {
-                let error: BoxError = error.into();
-                let detail = format!("Nothing was executed: {error}. Send the request again.");
-                Err(self.problem(Code::PayloadIncomplete, detail))
-            }
+            Err(error) => Err(self.incomplete(&error.into())),
         }
+    }
+
+    pub(crate) fn incomplete(&self, error: &BoxError) -> Problem {
+        let detail = format!("Nothing was executed: {error}. Send the request again.");
+        self.problem(Code::PayloadIncomplete, detail)
     }
 
     async fn run<I, B, RB>(
@@ -205,7 +205,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         parts: Parts,
         key: Key,
         principal: Principal,
-        body: Bytes,
+        content: Content,
     ) -> Response<Body<RB>>
     where
         I: Service<Request<Body<B>>, Response = Response<RB>> + Send + 'static,
@@ -218,18 +218,21 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         let Some(route) = self.config.routes.find(&parts.method, parts.uri.path()) else {
             return self.refuse(self.problem(Code::KeyInvalid, "no such route"));
         };
-        let mut request = self.identify(route, &parts, &key, &principal, &body);
+        let mut request = self.identify(route, &parts, &key, &principal, &content.data);
         if let InFlight::Wait(wait) = route.in_flight {
             request.wait = Some(wait);
         }
-        let (id, asked) = (request.identity.id, Asked::new(&parts, body.clone()));
+        let (id, asked) = (
+            request.identity.id,
+            Asked::new(&parts, content.data.clone()),
+        );
         let check = self.config.replay_check.is_some().then(|| parts.clone());
         let began = Arc::new(AtomicBool::new(false));
         let (guard, begin) = (Arc::clone(&self), Arc::clone(&began));
         let work = move |execution| async move {
             begin.store(true, Ordering::Release);
             guard
-                .execute(inner, parts, Execution::new(key, execution), body)
+                .execute(inner, parts, Execution::new(key, execution), content)
                 .await
         };
         let reply = self.engine.run(request, work).await;
@@ -272,104 +275,14 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         self.engine.request(&route.name, key, &scope, &payload)
     }
 
-    /// The work itself: the inner service, and what its response means for the key.
-    async fn execute<I, B, RB>(
-        &self,
-        mut inner: I,
-        mut parts: Parts,
-        execution: Execution,
-        body: Bytes,
-    ) -> Finished<Answer<RB>>
-    where
-        I: Service<Request<Body<B>>, Response = Response<RB>>,
-        I::Error: Into<BoxError>,
-        RB: HttpBody<Data = Bytes> + Unpin,
-        RB::Error: Into<BoxError>,
-    {
-        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-        parts.extensions.insert(execution);
-        let request = Request::from_parts(parts, Body::whole(body, None));
-        let (Ok(response), Some(route)) = (
-            inner.call(request).await,
-            self.config.routes.find(&method, &path),
-        ) else {
-            return lost(
-                StatusCode::BAD_GATEWAY,
-                "the service failed while it was at work",
-            );
-        };
-        self.settle(route, response).await
-    }
-
-    /// What a response means for its key. The handler's own word beats the status.
-    async fn settle<RB>(&self, route: &Route, mut response: Response<RB>) -> Finished<Answer<RB>>
-    where
-        RB: HttpBody<Data = Bytes> + Unpin,
-        RB::Error: Into<BoxError>,
-    {
-        let said = response.extensions_mut().remove::<Settle>();
-        let header = Settle::take(response.headers_mut());
-        let header = header.filter(|_| self.config.trust_outcome_header);
-        let status = response.status();
-        let settle = said
-            .or(header)
-            .unwrap_or_else(|| route.statuses.of(status.as_u16()));
-        match settle {
-            Settle::Completed => self.complete(route, response).await,
-            Settle::NotStored => passed(Outcome::Rejected, response),
-            Settle::Released => passed(Outcome::Released, response),
-            Settle::Unknown if status == StatusCode::GATEWAY_TIMEOUT => {
-                lost(status, "the service did not answer in time")
-            }
-            Settle::Unknown => lost(
-                StatusCode::BAD_GATEWAY,
-                "the service gave no answer that can be trusted",
-            ),
-        }
-    }
-
-    /// Reads the response to its end, so that it can be stored before anybody sees it.
-    async fn complete<RB>(&self, route: &Route, response: Response<RB>) -> Finished<Answer<RB>>
-    where
-        RB: HttpBody<Data = Bytes> + Unpin,
-        RB::Error: Into<BoxError>,
-    {
-        let (head, body) = response.into_parts();
-        if let Some(reason) = route.response.tombstone(&head) {
-            let outcome = Outcome::NotReplayable(reason);
-            return passed(outcome, Response::from_parts(head, body));
-        }
-        match collect(body, route.response.body_bytes_max).await {
-            Ok(Collected::Whole(body, trailers)) => {
-                let stored = route.response.store(&head, body.clone(), trailers.as_ref());
-                let outcome = stored.map_or(
-                    Outcome::NotReplayable(TombstoneReason::TooLarge),
-                    Outcome::Completed,
-                );
-                let response = Response::from_parts(head, Body::whole(body, trailers));
-                Finished {
-                    outcome,
-                    value: Answer::Response(response),
-                }
-            }
-            Ok(Collected::TooLarge(read, rest)) => {
-                let response = Response::from_parts(head, Body::begun(read, rest));
-                let outcome = Outcome::NotReplayable(TombstoneReason::TooLarge);
-                Finished {
-                    outcome,
-                    value: Answer::Response(response),
-                }
-            }
-            Err(_) => lost(StatusCode::BAD_GATEWAY, "the service's answer broke off"),
-        }
-    }
-
     pub(crate) fn problem(&self, code: Code, detail: impl Into<String>) -> Problem {
         Problem::new(code, detail, self.request_id())
     }
 
     pub(crate) fn refuse<B>(&self, problem: Problem) -> Response<Body<B>> {
-        problem.into_response(&self.config.problem_base)
+        problem
+            .into_response(&self.config.problem_base)
+            .map(|body| Body::whole(body, None))
     }
 
     pub(crate) fn request_id(&self) -> Uuid {
@@ -377,21 +290,10 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     }
 }
 
-/// Executed or not, the inner service's response goes to the caller as it is.
-fn passed<B>(outcome: Outcome, response: Response<B>) -> Finished<Answer<B>> {
-    Finished {
-        outcome,
-        value: Answer::Response(response.map(Body::streaming)),
-    }
-}
-
-/// It may have been executed, and there is no response to show.
-fn lost<B>(status: StatusCode, detail: &'static str) -> Finished<Answer<B>> {
-    let outcome = Outcome::Unknown(UnknownReason::NoCompleteAnswer);
-    Finished {
-        outcome,
-        value: Answer::Lost(status, detail),
-    }
+/// The body of a request, all of it.
+pub(crate) struct Content {
+    pub(crate) data: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
 }
 
 /// What is needed of a request to explain why it does not match.

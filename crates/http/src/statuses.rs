@@ -48,9 +48,13 @@ impl Settle {
     }
 
     /// Takes the outcome header out of a response. A value that is not understood is unknown: the
-    /// upstream meant to say something, and guessing could execute twice.
+    /// upstream meant to say something, and guessing could execute twice. So are two values.
     pub(crate) fn take(headers: &mut HeaderMap) -> Option<Self> {
+        let lines = headers.get_all(OUTCOME_HEADER).iter().count();
         let value = headers.remove(OUTCOME_HEADER)?;
+        if lines > 1 {
+            return Some(Self::Unknown);
+        }
         let name = value
             .to_str()
             .ok()
@@ -140,5 +144,9 @@ mod tests {
         assert!(headers.is_empty());
         headers.insert(OUTCOME_HEADER, "Released".parse().unwrap());
         assert_eq!(Settle::take(&mut headers), Some(Settle::Released));
+        headers.append(OUTCOME_HEADER, "released".parse().unwrap());
+        headers.append(OUTCOME_HEADER, "completed".parse().unwrap());
+        assert_eq!(Settle::take(&mut headers), Some(Settle::Unknown));
+        assert!(headers.is_empty());
     }
 }

@@ -52,26 +52,6 @@ const NEVER_STORED: [HeaderName; 13] = [
 ];
 
 impl ResponsePolicy {
-    /// Why a response cannot be stored, from its head alone.
-    pub(crate) fn tombstone(&self, head: &Parts) -> Option<TombstoneReason> {
-        let unstorable = head.status.is_informational()
-            || head.status == StatusCode::PARTIAL_CONTENT
-            || head.status == StatusCode::NOT_MODIFIED;
-        if unstorable {
-            return Some(TombstoneReason::NotStorable);
-        }
-        let content_type = head
-            .headers
-            .get(header::CONTENT_TYPE)
-            .map(HeaderValue::as_bytes);
-        let stream = content_type.is_some_and(|value| {
-            value
-                .get(..17)
-                .is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
-        });
-        stream.then_some(TombstoneReason::Stream)
-    }
-
     /// The response as it is stored; `None` when its header lines are too large for that.
     pub(crate) fn store(
         &self,
@@ -110,6 +90,27 @@ impl ResponsePolicy {
             && (self.allow.is_empty() || self.allow.contains(name))
             && !self.deny.contains(name)
     }
+}
+
+/// Why a response cannot be stored, from its head alone.
+pub(crate) fn tombstone(head: &Parts) -> Option<TombstoneReason> {
+    let unstorable = head.status.is_informational()
+        || head.status == StatusCode::PARTIAL_CONTENT
+        || head.status == StatusCode::NOT_MODIFIED
+        || head.status == StatusCode::TOO_EARLY;
+    if unstorable {
+        return Some(TombstoneReason::NotStorable);
+    }
+    let content_type = head
+        .headers
+        .get(header::CONTENT_TYPE)
+        .map(HeaderValue::as_bytes);
+    let stream = content_type.is_some_and(|value| {
+        value
+            .get(..17)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+    });
+    stream.then_some(TombstoneReason::Stream)
 }
 
 fn block(lines: &[(Vec<u8>, Vec<u8>)]) -> Option<HeaderBlock> {
@@ -209,18 +210,14 @@ mod tests {
 
     #[test]
     fn streams_and_partial_answers_leave_tombstones() {
-        let policy = ResponsePolicy::default();
         let stream = head(&[("content-type", "Text/Event-Stream; charset=utf-8")]);
-        assert_eq!(policy.tombstone(&stream), Some(TombstoneReason::Stream));
+        assert_eq!(tombstone(&stream), Some(TombstoneReason::Stream));
         assert_eq!(
-            policy.tombstone(&head(&[("content-type", "application/json")])),
+            tombstone(&head(&[("content-type", "application/json")])),
             None
         );
         let mut partial = head(&[]);
         partial.status = StatusCode::PARTIAL_CONTENT;
-        assert_eq!(
-            policy.tombstone(&partial),
-            Some(TombstoneReason::NotStorable)
-        );
+        assert_eq!(tombstone(&partial), Some(TombstoneReason::NotStorable));
     }
 }

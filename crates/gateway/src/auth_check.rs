@@ -1,0 +1,66 @@
+//! Asking the upstream whether a caller may still have a stored response.
+//!
+//! A credential can be revoked between the first request and its retry. Where configured, the
+//! upstream is asked with the caller's own credentials before anything is given again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode, Uri, header};
+use onlyonce_http::{Body, ReplayCheck};
+
+use crate::forward::Rewriting;
+use crate::upstream::Upstream;
+
+/// Asks `path` on the upstream.
+pub(crate) struct AuthCheck {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) rewriting: Rewriting,
+    pub(crate) path: PathAndQuery,
+}
+
+impl ReplayCheck for AuthCheck {
+    fn check<'a>(
+        &'a self,
+        request: &'a Parts,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Response<Bytes>>> + Send + 'a>> {
+        Box::pin(async {
+            match self.ask(request).await {
+                status if status.is_success() => Ok(()),
+                status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(refusal(status)),
+                // Not knowing is no permission.
+                _ => Err(refusal(StatusCode::SERVICE_UNAVAILABLE)),
+            }
+        })
+    }
+}
+
+impl AuthCheck {
+    async fn ask(&self, request: &Parts) -> StatusCode {
+        let mut question = Request::new(Body::empty());
+        *question.method_mut() = Method::GET;
+        *question.uri_mut() = Uri::from(self.path.clone());
+        let headers = question.headers_mut();
+        for name in [header::AUTHORIZATION, header::COOKIE, header::HOST] {
+            for value in request.headers.get_all(&name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        let (mut parts, body) = question.into_parts();
+        if let Some(peer) = request.extensions.get().copied() {
+            self.rewriting.request(&mut parts, peer, false);
+        }
+        let answer = self.upstream.send(Request::from_parts(parts, body)).await;
+        answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
+    }
+}
+
+fn refusal(status: StatusCode) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,70 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::demo::DemoArgs;
+
+/// Makes writes safe to retry: a gateway in front of any HTTP API.
+#[derive(Debug, Parser)]
+#[command(name = "onlyonce", version, about, arg_required_else_help = true)]
+#[command(after_help = "Try it without any set-up:  onlyonce demo\n\
+    Put it in front of an API:  onlyonce serve --upstream http://127.0.0.1:9000\n\n\
+    Exit codes: 0 done, 1 failed, 2 usage.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Stand in front of an API and make its writes safe to retry
+    Serve(ServeArgs),
+    /// See it work: a payments API, the gateway, and clients with a bad network
+    Demo(DemoArgs),
+    /// Say what is wrong or risky in a configuration file
+    Check(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without a file the defaults are: POST and PATCH need an Idempotency-Key, \
+    callers differ by their Authorization header, answers are kept for 24 hours in \
+    ./onlyonce-data. `--print-config` shows everything that can be set. Every key can also be set \
+    by an environment variable, such as ONLYONCE_UPSTREAM_URLS. Flags win over the environment, \
+    which wins over the file."
+)]
+pub(crate) struct ServeArgs {
+    /// The API's address, such as http://127.0.0.1:9000; repeat for several
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream: Vec<String>,
+    /// Where clients connect [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Where operators connect [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin: Option<String>,
+    /// Where keys are kept: embedded:DIR or memory: [default: embedded:./onlyonce-data]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Whose conventions to follow [default: ietf]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// Whether a write must have a key: required or optional [default: required]
+    #[arg(long, value_name = "NEED")]
+    pub(crate) key: Option<String>,
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the configuration in force and exit
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+}

@@ -1,0 +1,296 @@
+//! The configuration: defaults ← file ← environment ← flags, read loosely, then checked once,
+//! together.
+//!
+//! It refuses what it does not understand, and says everything that is wrong at once: the line,
+//! the key, the reason, and what to write instead. `config.default.toml` documents every key; a
+//! test holds it to the defaults here. What is allowed but risky is `check.rs`'s business.
+//!
+//! | here | what it is |
+//! |---|---|
+//! | `raw` | the file: names, values and lines |
+//! | `field`, `values`, `units`, `types`, `choices`, `address`, `statuses` | how each type is read and written |
+//! | `sections`, `route` | the values with their defaults, and the one list of keys |
+//! | `reader`, `writer` | the two ways through that list |
+//! | `rules` | values that contradict each other |
+//! | `keys` | files of secret bytes |
+
+mod address;
+mod choices;
+mod error;
+mod field;
+mod keys;
+mod raw;
+mod reader;
+mod route;
+mod rules;
+mod sections;
+mod statuses;
+#[cfg(test)]
+mod tests;
+mod types;
+mod units;
+mod values;
+mod writer;
+
+use std::path::Path;
+
+use onlyonce_core::Keyring;
+use onlyonce_engine::EngineConfig;
+use onlyonce_http::Routes;
+use onlyonce_store_embedded::EmbeddedOptions;
+
+pub(crate) use error::{ConfigErrors, Finding, Place};
+pub(crate) use field::Visitor;
+pub(crate) use route::Route;
+pub(crate) use sections::{Limits, Principal, Running, Secrets, Tls, Top, Upstream};
+pub(crate) use types::{
+    Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl, UpstreamKind,
+};
+
+use keys::Secret32;
+use reader::{Places, Reader};
+use writer::Writer;
+
+/// Every key, its default and its meaning, as a file.
+#[cfg(test)]
+pub(crate) const DEFAULT_FILE: &str = include_str!("../../config.default.toml");
+
+/// A configuration that was checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) top: Top,
+    pub(crate) upstream: Upstream,
+    pub(crate) limits: Limits,
+    pub(crate) tls: Tls,
+    pub(crate) principal: Principal,
+    pub(crate) running: Running,
+    pub(crate) secrets: Secrets,
+    /// Its folder is the one of `store`.
+    pub(crate) embedded: EmbeddedOptions,
+    /// With the counts of `limits`.
+    pub(crate) engine: EngineConfig,
+    /// The `[[route]]` tables, in order; the default route is not among them.
+    pub(crate) routes: Vec<Route>,
+    /// Those, and the default route, as the HTTP layer takes them.
+    built: Routes,
+    places: Places,
+}
+
+/// The flags of the command line that win over file and environment, as they were typed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overrides {
+    /// `--upstream`, any number of them.
+    pub(crate) upstream: Vec<String>,
+    /// `--listen`
+    pub(crate) listen: Option<String>,
+    /// `--admin`
+    pub(crate) admin: Option<String>,
+    /// `--store`
+    pub(crate) store: Option<String>,
+    /// `--profile`
+    pub(crate) profile: Option<String>,
+    /// `--key`
+    pub(crate) key: Option<String>,
+}
+
+impl Overrides {
+    fn into_flags(self) -> Vec<reader::FlagValue> {
+        let urls = (!self.upstream.is_empty()).then(|| self.upstream.join(","));
+        let flags = [
+            ("upstream", "urls", "--upstream", urls),
+            ("", "listen", "--listen", self.listen),
+            ("", "admin", "--admin", self.admin),
+            ("", "store", "--store", self.store),
+            ("", "profile", "--profile", self.profile),
+            ("", "key", "--key", self.key),
+        ];
+        let given = flags.into_iter();
+        given
+            .filter_map(|(section, key, flag, text)| Some((section, key, flag, text?)))
+            .collect()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            top: Top::default(),
+            upstream: Upstream::default(),
+            limits: Limits::default(),
+            tls: Tls::default(),
+            principal: Principal::default(),
+            running: Running::default(),
+            secrets: Secrets::default(),
+            embedded: EmbeddedOptions::new("./onlyonce-data"),
+            engine: EngineConfig::default(),
+            routes: Vec::new(),
+            built: Routes::default(),
+            places: Places::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads and checks a configuration. Without a file there are still the defaults, the
+    /// environment and the flags.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn load(
+        file: Option<&Path>,
+        variables: impl Iterator<Item = (String, String)>,
+        overrides: Overrides,
+    ) -> Result<Self, ConfigErrors> {
+        let refuse = |errors| Err(ConfigErrors::new(file.map(Into::into), errors));
+        let text = match file.map(std::fs::read_to_string).transpose() {
+            Ok(text) => text.unwrap_or_default(),
+            Err(reason) => {
+                return refuse(vec![Finding {
+                    place: Place::Default,
+                    key: String::new(),
+                    text: format!("the file cannot be read: {reason}"),
+                }]);
+            }
+        };
+        match Self::from_text(&text, variables, overrides) {
+            Ok(config) => Ok(config),
+            Err(errors) => refuse(errors),
+        }
+    }
+
+    fn from_text(
+        text: &str,
+        variables: impl Iterator<Item = (String, String)>,
+        overrides: Overrides,
+    ) -> Result<Self, Vec<Finding>> {
+        let (mut config, mut errors) = Self::read(text, variables, overrides);
+        match rules::Rules::check(&config) {
+            Ok(routes) => config.built = routes,
+            Err(contradictions) => errors.extend(contradictions),
+        }
+        if errors.is_empty() {
+            Ok(config)
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Every key by itself; what cannot be read keeps its default.
+    fn read(
+        text: &str,
+        variables: impl Iterator<Item = (String, String)>,
+        overrides: Overrides,
+    ) -> (Self, Vec<Finding>) {
+        let mut config = Self::default();
+        let root = match raw::parse(text) {
+            Ok(root) => root,
+            Err(errors) => {
+                let errors = errors.into_iter().map(|error| Finding {
+                    place: Place::Line(error.line),
+                    key: String::new(),
+                    text: format!("this is not TOML: {}", error.reason),
+                });
+                return (config, errors.collect());
+            }
+        };
+        let mut reader = Reader::new(root, variables, overrides.into_flags());
+        config.visit(&mut reader);
+        let blank = Route::new(&config.top, &config.upstream, &config.limits);
+        config.routes = reader.routes(&blank);
+        reader.finish();
+        config.settle();
+        config.places = reader.places;
+        (config, reader.errors)
+    }
+
+    /// Every key but those of the routes.
+    fn visit(&mut self, visitor: &mut impl Visitor) {
+        self.top.visit(visitor);
+        self.upstream.visit(visitor);
+        self.limits.visit(visitor);
+        self.tls.visit(visitor);
+        self.principal.visit(visitor);
+        self.running.visit(visitor);
+        self.secrets.visit(visitor);
+        sections::visit_embedded(&mut self.embedded, visitor);
+        sections::visit_engine(&mut self.engine, visitor);
+    }
+
+    /// What follows from other keys.
+    fn settle(&mut self) {
+        if let StoreUrl::Embedded(folder) = &self.top.store {
+            self.embedded.folder.clone_from(folder);
+        }
+        self.engine.executions_max = self.limits.executions;
+        self.engine.waiters_max = self.limits.waiters;
+        self.engine.waiters_per_key_max = self.limits.waiters_per_key;
+    }
+
+    /// The configuration in force, as a file that loads back to the same. Of secrets it has the
+    /// names of their files.
+    pub(crate) fn to_toml(&self) -> String {
+        let (mut writer, mut config) = (Writer::default(), self.clone());
+        config.visit(&mut writer);
+        for route in &mut config.routes {
+            writer.route();
+            route.visit(&mut writer);
+        }
+        writer.finish()
+    }
+
+    /// The routes in order, and then the one that guards every other POST and PATCH.
+    pub(crate) fn routes(&self) -> Routes {
+        self.built.clone()
+    }
+
+    /// The limits and intervals of the engine.
+    pub(crate) fn engine_config(&self) -> EngineConfig {
+        self.engine
+    }
+
+    /// How the embedded store is opened, if it is the one.
+    pub(crate) fn embedded_options(&self) -> EmbeddedOptions {
+        self.embedded.clone()
+    }
+
+    /// The key ring for stored responses, if they are to be encrypted.
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds no key.
+    pub(crate) fn keyring(&self) -> Result<Option<Keyring>, String> {
+        let ring = self.secrets.keyring();
+        ring.map_err(|reason| format!("encryption.keys: {reason}"))
+    }
+
+    /// The hashing secret and the one before, where the store is not to make its own.
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds no key.
+    pub(crate) fn hashing_secrets(&self) -> Result<(Option<Secret32>, Option<Secret32>), String> {
+        let secrets = self.secrets.hashing();
+        secrets.map_err(|reason| format!("secret: {reason}"))
+    }
+
+    /// Where a key was written: `limits.connections`, `route[0].lease`.
+    pub(crate) fn place(&self, key: &str) -> Place {
+        self.places.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Something about a key, with its place, or that of its route.
+    pub(crate) fn finding(&self, key: &str, text: impl Into<String>) -> Finding {
+        let (route, name) = match key.split_once("].") {
+            Some((route, name)) => (Some(format!("{route}]")), name),
+            None => (None, key),
+        };
+        let own = self.place(key);
+        let place = match route {
+            Some(route) if own == Place::Default => self.place(&route),
+            Some(_) | None => own,
+        };
+        Finding {
+            place,
+            key: name.to_owned(),
+            text: text.into(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Values with a form of their own: stores, headers, paths, principals.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use http::uri::PathAndQuery;
+use http::{HeaderName, Method};
+use onlyonce_core::ScopeParts;
+use onlyonce_core::json::Pointer;
+use onlyonce_http::Pattern;
+
+pub(crate) use super::address::{Endpoint, Network};
+pub(crate) use super::choices::{
+    Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, LogLevel, Profile, UpstreamKind,
+};
+use super::field::{Field, Wrong, no_such_choice, quoted, text, wrong};
+use super::raw::Value;
+
+/// Where records are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreUrl {
+    /// A folder of this machine.
+    Embedded(PathBuf),
+    /// Nowhere: gone when the process ends.
+    Memory,
+}
+
+impl Field for StoreUrl {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let url = text(value, "embedded:./onlyonce-data")?;
+        let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+        match (scheme, rest) {
+            ("embedded", "") => wrong("which folder? write \"embedded:./onlyonce-data\""),
+            ("embedded", folder) => Ok(Self::Embedded(folder.into())),
+            ("memory", "") => Ok(Self::Memory),
+            ("postgres" | "postgresql" | "redis" | "rediss" | "redis-cluster" | "dynamodb", _) => {
+                wrong(format!(
+                    "the store \"{scheme}:\" comes with a later version: this one has \
+                     \"embedded:FOLDER\" and \"memory:\""
+                ))
+            }
+            // The rest may hold a password: it is not repeated.
+            _ => wrong("there is no such store: write \"embedded:FOLDER\" or \"memory:\""),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(&self.to_string()))
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(folder) => write!(f, "embedded:{}", folder.display()),
+            Self::Memory => f.write_str("memory:"),
+        }
+    }
+}
+
+impl Field for Method {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let written = text(value, "POST")?;
+        if written.is_empty() || written.bytes().any(|byte| !byte.is_ascii_uppercase()) {
+            let upper = written.to_uppercase();
+            return wrong(format!(
+                "\"{written}\" is no method: write it as in \"{upper}\""
+            ));
+        }
+        Self::from_bytes(written.as_bytes()).map_err(|_| {
+            vec![format!(
+                "\"{written}\" is no method: write one such as \"POST\""
+            )]
+        })
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(self.as_str()))
+    }
+}
+
+impl Field for HeaderName {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let written = text(value, "idempotency-key")?;
+        written.parse().map_err(|_| {
+            vec![format!(
+                "\"{written}\" is no header name: use letters, digits and \"-\""
+            )]
+        })
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(self.as_str()))
+    }
+}
+
+/// A path on the upstream, such as `/auth`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UpstreamPath(PathAndQuery);
+
+impl UpstreamPath {
+    /// As a request names it.
+    pub(crate) fn path_and_query(&self) -> PathAndQuery {
+        self.0.clone()
+    }
+}
+
+impl Field for UpstreamPath {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let written = text(value, "/auth")?;
+        match written.parse::<PathAndQuery>() {
+            Ok(path) if written.starts_with('/') => Ok(Self(path)),
+            Ok(_) | Err(_) => wrong(format!(
+                "\"{written}\" is no path: write one such as \"/auth\""
+            )),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(self.0.as_str()))
+    }
+}
+
+/// Where a caller's name comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The bytes of `Authorization`.
+    Authorization,
+    /// A header that somebody trusted sets.
+    Header(HeaderName),
+    /// A claim of a verified token.
+    Jwt(String),
+    /// The verified client certificate.
+    Mtls,
+    /// Everybody is the same caller.
+    None,
+}
+
+impl Field for Source {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let written = text(value, "authorization")?;
+        match written.split_once(':').unwrap_or((written, "")) {
+            ("authorization", "") => Ok(Self::Authorization),
+            ("mtls", "") => Ok(Self::Mtls),
+            ("none", "") => Ok(Self::None),
+            ("header", "") => wrong("which header? write \"header:NAME\""),
+            ("header", name) => HeaderName::read(&Value::Text(name.to_owned())).map(Self::Header),
+            ("jwt", "") => wrong("which claim? write \"jwt:sub\", for example"),
+            ("jwt", claim) => Ok(Self::Jwt(claim.to_owned())),
+            _ => no_such_choice(
+                written,
+                &["authorization", "header:NAME", "jwt:CLAIM", "mtls", "none"],
+            ),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(&match self {
+            Self::Authorization => "authorization".to_owned(),
+            Self::Header(name) => format!("header:{name}"),
+            Self::Jwt(claim) => format!("jwt:{claim}"),
+            Self::Mtls => "mtls".to_owned(),
+            Self::None => "none".to_owned(),
+        }))
+    }
+}
+
+impl Field for Pattern {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        Self::parse(text(value, "/payments/{id}")?).map_err(|reason| vec![reason.to_string()])
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(&self.to_string()))
+    }
+}
+
+impl Field for Pointer {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let written = text(value, "/amount")?;
+        Self::parse(written).map_err(|reason| vec![format!("\"{written}\": {reason}")])
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(self.as_str()))
+    }
+}
+
+impl Field for ScopeParts {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        const NAMES: [&str; 4] = ["principal", "method", "path", "route"];
+        let names = Vec::<String>::read(value)?;
+        if let Some(name) = names.iter().find(|name| !NAMES.contains(&name.as_str())) {
+            return no_such_choice(name, &NAMES);
+        }
+        let [principal, method, path, route] =
+            NAMES.map(|part| names.iter().any(|name| name == part));
+        Ok(Self {
+            principal,
+            method,
+            route,
+            path,
+        })
+    }
+
+    fn write(&self) -> Option<String> {
+        let parts = [
+            (self.principal, "principal"),
+            (self.method, "method"),
+            (self.path, "path"),
+            (self.route, "route"),
+        ];
+        let counted = parts.into_iter().filter(|(counts, _)| *counts);
+        let names: Vec<_> = counted.map(|(_, name)| name.to_owned()).collect();
+        names.write()
+    }
+}
+
+/// The files of a key ring, by key id.
+impl Field for BTreeMap<u32, PathBuf> {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let Value::Table(table) = value else {
+            return wrong(format!(
+                "this is {}: write a table of key ids and files, such as {{ \"1\" = \"1.key\" }}",
+                value.kind()
+            ));
+        };
+        let (mut keys, mut reasons) = (Self::new(), Wrong::new());
+        for entry in table.iter() {
+            let id = entry.key.parse::<u32>().map_err(|_| {
+                vec![format!(
+                    "\"{}\" is no key id: write a whole number",
+                    entry.key
+                )]
+            });
+            match id.and_then(|id| Ok((id, PathBuf::read(&entry.value)?))) {
+                Ok((id, file)) => {
+                    if keys.insert(id, file).is_some() {
+                        reasons.push(format!("the key id {id} is there twice: remove one"));
+                    }
+                }
+                Err(wrong) => reasons.extend(wrong),
+            }
+        }
+        if reasons.is_empty() {
+            Ok(keys)
+        } else {
+            Err(reasons)
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        let keys: Vec<_> = self
+            .iter()
+            .filter_map(|(id, file)| Some(format!("\"{id}\" = {}", file.write()?)))
+            .collect();
+        (!keys.is_empty()).then(|| format!("{{ {} }}", keys.join(", ")))
+    }
+}

@@ -1,0 +1,35 @@
+//! A configuration as a file that loads back to the same.
+
+use std::fmt::Write as _;
+
+use super::field::{Field, Visitor};
+
+/// Writes every key that it is shown.
+#[derive(Default)]
+pub(crate) struct Writer {
+    text: String,
+}
+
+impl Writer {
+    /// The keys that follow are those of one more route.
+    pub(crate) fn route(&mut self) {
+        self.text.push_str("\n[[route]]\n");
+    }
+
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
+}
+
+impl Visitor for Writer {
+    fn section(&mut self, name: &'static str) {
+        // Writing to a `String` cannot fail, here and below.
+        let _ = writeln!(self.text, "\n[{name}]");
+    }
+
+    fn key<T: Field>(&mut self, name: &'static str, value: &mut T) {
+        if let Some(value) = value.write() {
+            let _ = writeln!(self.text, "{name} = {value}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The head of a request on its way to the upstream, and of an answer on its way back.
+
+use std::net::IpAddr;
+
+use http::header::{self, Entry};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+
+use crate::config::{Forwarded, HostRule, Network};
+
+/// Fields of one connection, which end at the gateway.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    pub(crate) tls: bool,
+}
+
+/// How heads are rewritten.
+#[derive(Debug, Clone)]
+pub(crate) struct Rewriting {
+    pub(crate) forwarded: Forwarded,
+    pub(crate) host: HostRule,
+    /// The upstream's own authority.
+    pub(crate) authority: Authority,
+    /// Proxies whose word about the client is passed on; all of them when empty.
+    pub(crate) trusted: Vec<Network>,
+    pub(crate) http2: bool,
+}
+
+impl Rewriting {
+    /// Rewrites the head of a request. `upgrade` keeps what a protocol switch needs.
+    pub(crate) fn request(&self, parts: &mut Parts, peer: Peer, upgrade: bool) {
+        let host = host_of(parts);
+        let protocol = upgrade
+            .then(|| parts.headers.get(header::UPGRADE).cloned())
+            .flatten();
+        strip_hop_by_hop(&mut parts.headers);
+        strip_own(&mut parts.headers);
+        if let Some(protocol) = protocol {
+            parts
+                .headers
+                .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            parts.headers.insert(header::UPGRADE, protocol);
+        }
+        self.tell_about(&mut parts.headers, peer, host.as_ref());
+        self.address(parts, host);
+    }
+
+    fn tell_about(&self, headers: &mut HeaderMap, peer: Peer, host: Option<&HeaderValue>) {
+        const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+        const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+        const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+        if self.forwarded == Forwarded::Off {
+            return;
+        }
+        let trusted =
+            self.trusted.is_empty() || self.trusted.iter().any(|net| net.contains(peer.address));
+        if self.forwarded == Forwarded::Replace || !trusted {
+            for name in [FOR, PROTO, HOST, header::FORWARDED] {
+                headers.remove(name);
+            }
+        }
+        let proto = if peer.tls { "https" } else { "http" };
+        append(headers, FOR, &peer.address.to_string());
+        let node = match peer.address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("\"[{address}]\""),
+        };
+        append(
+            headers,
+            header::FORWARDED,
+            &format!("for={node};proto={proto}"),
+        );
+        // The first proxy knows best what the client asked for.
+        if let Entry::Vacant(entry) = headers.entry(PROTO) {
+            entry.insert(HeaderValue::from_static(proto));
+        }
+        if let (Entry::Vacant(entry), Some(host)) = (headers.entry(HOST), host) {
+            entry.insert(host.clone());
+        }
+    }
+
+    /// Sets `Host` and the request's target in the form that the upstream's protocol wants.
+    fn address(&self, parts: &mut Parts, host: Option<HeaderValue>) {
+        let own = || HeaderValue::from_str(self.authority.as_str()).ok();
+        let host = match self.host {
+            HostRule::Preserve => host.or_else(own),
+            HostRule::Rewrite => own(),
+        };
+        let path = parts.uri.path_and_query().cloned();
+        let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        if self.http2 {
+            let authority = host
+                .as_ref()
+                .and_then(|host| Authority::try_from(host.as_bytes()).ok());
+            let authority = authority.unwrap_or_else(|| self.authority.clone());
+            let uri = Uri::builder()
+                .scheme("http")
+                .authority(authority)
+                .path_and_query(path);
+            parts.uri = uri.build().unwrap_or_default();
+            parts.headers.remove(header::HOST);
+            parts.version = Version::HTTP_2;
+            return;
+        }
+        parts.uri = Uri::from(path);
+        parts.version = Version::HTTP_11;
+        if let Some(host) = host {
+            parts.headers.insert(header::HOST, host);
+        }
+    }
+}
+
+/// The name that the client asked for: `Host`, or the authority of an HTTP/2 request.
+fn host_of(parts: &Parts) -> Option<HeaderValue> {
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    authority
+        .and_then(|authority| HeaderValue::from_str(authority).ok())
+        .or_else(|| parts.headers.get(header::HOST).cloned())
+}
+
+fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    let earlier: Vec<&str> = headers
+        .get_all(&name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    let value = if earlier.is_empty() {
+        value.to_owned()
+    } else {
+        format!("{}, {value}", earlier.join(", "))
+    };
+    if let Ok(value) = HeaderValue::from_str(&value) {
+        headers.insert(name, value);
+    }
+}
+
+/// Removes the fields of one connection, also those that `Connection` names.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Removes what only the gateway may say to the upstream.
+fn strip_own(headers: &mut HeaderMap) {
+    let own: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("onlyonce-"))
+        .cloned()
+        .collect();
+    for name in own {
+        headers.remove(name);
+    }
+}

@@ -1,0 +1,204 @@
+//! Accepting connections: limits, TLS, HTTP/1.1 and HTTP/2, and ending gracefully.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use onlyonce_http::BoxError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::forward::Peer;
+use crate::principal::ClientCertificate;
+use crate::upstream::Timed;
+
+/// How long a TLS handshake may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// How many requests one HTTP/2 connection may have open.
+const STREAMS_MAX: u32 = 256;
+
+/// The pause after the system refused a connection (for want of file handles, say), so that the
+/// refusals do not take all processor time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The limits of a listener.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListenerLimits {
+    pub(crate) connections: usize,
+    pub(crate) header_bytes: usize,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+}
+
+/// TLS settings that can be replaced while connections come in.
+pub(crate) type Tls = watch::Receiver<Arc<rustls::ServerConfig>>;
+
+/// A listener of the gateway.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    limits: ListenerLimits,
+    tls: Option<Tls>,
+    places: Arc<Semaphore>,
+}
+
+impl Listener {
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        limits: ListenerLimits,
+        tls: Option<Tls>,
+    ) -> std::io::Result<Self> {
+        let socket = TcpListener::bind(address).await?;
+        let places = Arc::new(Semaphore::new(
+            limits.connections.min(Semaphore::MAX_PERMITS),
+        ));
+        Ok(Self {
+            socket,
+            limits,
+            tls,
+            places,
+        })
+    }
+
+    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Serves until `stop`, then lets the open connections end for up to `grace`.
+    pub(crate) async fn serve<F, Fut, B>(
+        self,
+        service: F,
+        mut stop: watch::Receiver<bool>,
+        grace: Duration,
+    ) where
+        F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+        B: Body + Send + Unpin + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let open = GracefulShutdown::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            let Ok((stream, peer, place)) = accepted else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let (limits, tls, service) = (self.limits, self.tls.clone(), service.clone());
+            let watcher = open.watcher();
+            tokio::spawn(async move {
+                let _place = place;
+                let plain = Peer {
+                    address: peer.ip().to_canonical(),
+                    tls: false,
+                };
+                match tls {
+                    None => converse(stream, plain, None, limits, service, watcher).await,
+                    Some(tls) => {
+                        let Some((stream, certificate)) = handshake(stream, &tls).await else {
+                            return;
+                        };
+                        let peer = Peer { tls: true, ..plain };
+                        converse(stream, peer, certificate, limits, service, watcher).await;
+                    }
+                }
+            });
+        }
+        drop(self.socket);
+        // Connections that do not end by then end with the process.
+        let _ = tokio::time::timeout(grace, open.shutdown()).await;
+    }
+
+    async fn accept(
+        &self,
+    ) -> std::io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(std::io::Error::other)?;
+        let (stream, peer) = self.socket.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok((stream, peer, place))
+    }
+}
+
+type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+
+async fn handshake(stream: TcpStream, tls: &Tls) -> Option<(TlsStream, Option<ClientCertificate>)> {
+    let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
+    let shaken = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
+    let stream = shaken
+        .ok()?
+        .inspect_err(|error| tracing::debug!(%error, "TLS handshake"))
+        .ok()?;
+    let (_, session) = stream.get_ref();
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let certificate = certificate.map(|der| ClientCertificate(der.to_vec()));
+    Some((stream, certificate))
+}
+
+/// One connection, from its first request to its last.
+async fn converse<I, F, Fut, B>(
+    stream: I,
+    peer: Peer,
+    certificate: Option<ClientCertificate>,
+    limits: ListenerLimits,
+    service: F,
+    watcher: hyper_util::server::graceful::Watcher,
+) where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+    B: Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
+        service(request.map(|body| Timed::new(body, limits.body_timeout)))
+    });
+    let builder = builder(limits);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+fn builder(limits: ListenerLimits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        // hyper wants room for at least 8 KiB.
+        .max_buf_size(limits.header_bytes.max(8192))
+        .half_close(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        .keep_alive_interval(limits.idle_timeout)
+        .keep_alive_timeout(limits.header_timeout);
+    builder
+}

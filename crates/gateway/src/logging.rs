@@ -1,0 +1,114 @@
+//! Logs, and what the engine's events are in them. Keys appear as short digests only.
+
+use onlyonce_core::{Decision, RecordId};
+use onlyonce_engine::{Event, Observer};
+use onlyonce_http::{Observation, Observations};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::LogFormat;
+
+/// Starts logging to standard error.
+///
+/// # Errors
+/// When the level is no filter.
+pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(level).map_err(|error| format!("log.level: {error}"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    let started = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| error.to_string())
+}
+
+/// Writes the engine's events to the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogObserver;
+
+/// Enough of an id to find it, too little to be it.
+fn short(id: &RecordId) -> String {
+    id.to_string().chars().take(12).collect()
+}
+
+impl Observer for LogObserver {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::Claimed {
+                id,
+                route,
+                decision,
+                took,
+            } => {
+                let took_us = took.as_micros();
+                tracing::debug!(key = short(id), %route, ?decision, took_us, "claimed");
+                if *decision == Decision::Mismatch {
+                    tracing::info!(key = short(id), %route, "a key was used for another payload");
+                }
+            }
+            Event::Settled {
+                id,
+                route,
+                outcome,
+                decision,
+                worked,
+                took,
+            } => {
+                let (worked_us, took_us) = (worked.as_micros(), took.as_micros());
+                tracing::debug!(key = short(id), %route, outcome, ?decision, worked_us, took_us, "settled");
+            }
+            Event::NotSettled { id, route, outcome } => {
+                tracing::error!(key = short(id), %route, outcome, "an outcome could not be recorded");
+            }
+            Event::LeaseLost { id, route } => {
+                tracing::warn!(key = short(id), %route, "an execution outlived its lease");
+            }
+            Event::BecameUnknown { id, route, reason } => {
+                tracing::warn!(key = short(id), %route, reason = reason.as_str(), "outcome unknown");
+            }
+            Event::Swept {
+                id,
+                route,
+                decision,
+            } => {
+                tracing::debug!(key = short(id), %route, ?decision, "swept");
+            }
+            Event::Reconciled {
+                id,
+                route,
+                decision,
+            } => {
+                tracing::info!(key = short(id), %route, ?decision, "reconciled");
+            }
+            Event::StoreFailed { operation, error } => {
+                tracing::error!(?operation, %error, "the store failed");
+            }
+        }
+    }
+}
+
+/// Writes what was let through to the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogObservations;
+
+impl Observations for LogObservations {
+    fn observe(&self, observation: &Observation<'_>) {
+        match observation {
+            Observation::Unprotected { route } => {
+                tracing::info!(%route, "a write without a key passed unprotected");
+            }
+            Observation::WouldExecute { route } => {
+                tracing::info!(%route, observed = "execute", "observed");
+            }
+            Observation::WouldReplay { route } => {
+                tracing::info!(%route, observed = "replay", "observed: this was a repetition");
+            }
+            Observation::WouldRefuse { route, code } => {
+                let code = code.as_str();
+                tracing::info!(%route, observed = "refuse", code, "observed: would be refused");
+            }
+        }
+    }
+}

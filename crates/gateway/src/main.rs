@@ -1,0 +1,126 @@
+//! The binary `onlyonce`: a gateway that makes the writes of any HTTP API safe to retry.
+//!
+//! | to see | read |
+//! |---|---|
+//! | the command line | `cli.rs` |
+//! | the gateway, put together | `serve.rs` |
+//! | what happens to a request | `onlyonce_http`, then `proxy.rs` and `upstream/` |
+//! | what a failure proves | `upstream/failure.rs` |
+//! | every setting | `config/`, and `config.default.toml` for people |
+//! | who the caller is | `principal/` |
+//! | the demonstration | `demo/` |
+
+mod admin;
+mod auth_check;
+mod check;
+mod cli;
+mod config;
+mod demo;
+mod forward;
+mod listener;
+mod logging;
+mod principal;
+mod proxy;
+mod serve;
+mod tls;
+mod upstream;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::{CheckArgs, Cli, Command, ServeArgs};
+use crate::config::{Config, Overrides};
+use crate::serve::Gateway;
+
+fn main() -> ExitCode {
+    // clap exits with 2 on usage errors, and with 0 after help.
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.to_string()),
+    };
+    runtime.block_on(async {
+        match cli.command {
+            Command::Serve(args) => serve(args).await,
+            Command::Demo(args) => demo::run(args).await,
+            Command::Check(args) => check(&args),
+        }
+    })
+}
+
+async fn serve(args: ServeArgs) -> ExitCode {
+    let overrides = Overrides {
+        upstream: args.upstream,
+        listen: args.listen,
+        admin: args.admin,
+        store: args.store,
+        profile: args.profile,
+        key: args.key,
+    };
+    let config = match Config::load(args.config.as_deref(), std::env::vars(), overrides) {
+        Ok(config) => config,
+        Err(errors) => return fail(&errors.to_string()),
+    };
+    if args.print_config {
+        say(&config.to_toml());
+        return ExitCode::SUCCESS;
+    }
+    let log = &config.running;
+    if let Err(error) = logging::start(log.log_format, &log.log_level.to_string()) {
+        return fail(&error);
+    }
+    let gateway = match Gateway::start(config).await {
+        Ok(gateway) => gateway,
+        Err(error) => return fail(&error),
+    };
+    for line in &gateway.announcements {
+        say(&format!("{line}\n"));
+    }
+    if let Err(error) = until_stopped(&gateway).await {
+        return fail(&error.to_string());
+    }
+    gateway.stop().await;
+    ExitCode::SUCCESS
+}
+
+/// Waits for SIGTERM or SIGINT; SIGHUP reloads the certificates.
+async fn until_stopped(gateway: &Gateway) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hang_up.recv() => gateway.reload(),
+        }
+    }
+}
+
+fn check(args: &CheckArgs) -> ExitCode {
+    let config = Config::load(Some(&args.config), std::iter::empty(), Overrides::default());
+    let report = check::check(config.as_ref());
+    say(&report.render());
+    if report.has_errors() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Prints to standard output; a reader that has gone away is not our failure.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn fail(why: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr().lock(), "onlyonce: {why}");
+    ExitCode::FAILURE
+}

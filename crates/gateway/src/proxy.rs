@@ -1,0 +1,197 @@
+//! The inner service of the gateway: passes a request on and says what became of it.
+//!
+//! It never fails; a failure is an answer that carries what it proves ([`Settle`]), so that the
+//! layer around it can settle the key.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header;
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use hyper_util::rt::TokioIo;
+use onlyonce_http::{BoxError, Code, Execution, Problem, Settle};
+use tower_service::Service;
+use uuid::Uuid;
+
+use crate::forward::{Peer, Rewriting, strip_hop_by_hop};
+use crate::upstream::{AnswerBody, Failure, RequestBody, Upstream};
+
+/// What clients may have to wait after nothing was sent.
+const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// The proxy. Clones share the upstream.
+#[derive(Clone)]
+pub(crate) struct Proxy {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    upstream: Arc<Upstream>,
+    rewriting: Rewriting,
+    total_timeout: Duration,
+}
+
+/// The body of an answer: the upstream's, or a short one of the gateway's own.
+pub(crate) enum ProxyBody {
+    Upstream(Box<AnswerBody>),
+    Own(Option<Bytes>),
+}
+
+impl Proxy {
+    pub(crate) fn new(
+        upstream: Arc<Upstream>,
+        rewriting: Rewriting,
+        total_timeout: Duration,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                upstream,
+                rewriting,
+                total_timeout,
+            }),
+        }
+    }
+}
+
+impl Service<Request<RequestBody>> for Proxy {
+    type Response = Response<ProxyBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { Ok(shared.pass(request).await) })
+    }
+}
+
+impl Shared {
+    async fn pass(&self, request: Request<RequestBody>) -> Response<ProxyBody> {
+        let execution = request.extensions().get::<Execution>().cloned();
+        let Some(execution) = execution else {
+            return self.pass_unguarded(request).await;
+        };
+        // A task that was kept waiting past its lease must not begin the effect now.
+        if !execution.is_held() {
+            let late = Failure::NeverSent("the key was lost before anything was sent".into());
+            return self.failed(&late);
+        }
+        let request = self.rewrite(request, false);
+        let sending = tokio::time::timeout(self.total_timeout, self.upstream.send(request));
+        match sending.await {
+            Ok(Ok(answer)) => self.answered(answer),
+            Ok(Err(failure)) => self.failed(&failure),
+            Err(_) => self.failed(&Failure::TimedOut(self.total_timeout)),
+        }
+    }
+
+    async fn pass_unguarded(&self, mut request: Request<RequestBody>) -> Response<ProxyBody> {
+        let upgrade = request.headers().contains_key(header::UPGRADE);
+        let client = upgrade.then(|| hyper::upgrade::on(&mut request));
+        let request = self.rewrite(request, upgrade);
+        match self.upstream.send(request).await {
+            Ok(mut answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                if let Some(client) = client {
+                    join(client, hyper::upgrade::on(&mut answer));
+                }
+                answer.map(|body| ProxyBody::Upstream(Box::new(body)))
+            }
+            Ok(answer) => self.answered(answer),
+            Err(failure) => self.failed(&failure),
+        }
+    }
+
+    fn rewrite(&self, request: Request<RequestBody>, upgrade: bool) -> Request<RequestBody> {
+        let (mut parts, body) = request.into_parts();
+        if let Some(peer) = parts.extensions.get::<Peer>().copied() {
+            self.rewriting.request(&mut parts, peer, upgrade);
+        }
+        Request::from_parts(parts, body)
+    }
+
+    fn answered(&self, mut answer: Response<AnswerBody>) -> Response<ProxyBody> {
+        strip_hop_by_hop(answer.headers_mut());
+        answer.map(|body| ProxyBody::Upstream(Box::new(body)))
+    }
+
+    /// What a failure is for the client, and what it proves for the key.
+    fn failed(&self, failure: &Failure) -> Response<ProxyBody> {
+        tracing::warn!(%failure, "no answer from the upstream");
+        let (status, settle, detail) = match failure {
+            Failure::NeverSent(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Settle::Released,
+                "Nothing was executed. Try again with the same key.",
+            ),
+            Failure::MaybeSent(_) => (
+                StatusCode::BAD_GATEWAY,
+                Settle::Unknown,
+                "The connection broke off; it is not known whether the request was executed.",
+            ),
+            Failure::TimedOut(_) => (
+                StatusCode::GATEWAY_TIMEOUT,
+                Settle::Unknown,
+                "No answer came in time; it is not known whether the request was executed.",
+            ),
+        };
+        let mut problem = Problem::new(Code::UpstreamUnreachable, detail, Uuid::new_v4());
+        if settle == Settle::Released {
+            problem = problem.retry_after(RETRY_AFTER_SECONDS);
+        }
+        let base = onlyonce_http::PROBLEM_BASE;
+        let mut response = problem.status(status).into_response(base);
+        response.extensions_mut().insert(settle);
+        response.map(|body| ProxyBody::Own(Some(body)))
+    }
+}
+
+/// Joins two switched connections until one of them ends.
+fn join(client: hyper::upgrade::OnUpgrade, upstream: hyper::upgrade::OnUpgrade) {
+    tokio::spawn(async move {
+        if let (Ok(client), Ok(upstream)) = (client.await, upstream.await) {
+            let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+            // Either side may break off; there is nobody left to tell.
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
+        }
+    });
+}
+
+impl Body for ProxyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Self::Upstream(body) => Pin::new(body).poll_frame(context),
+            Self::Own(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Upstream(body) => body.is_end_stream(),
+            Self::Own(body) => body.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Upstream(body) => body.size_hint(),
+            Self::Own(body) => {
+                SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
+            }
+        }
+    }
+}

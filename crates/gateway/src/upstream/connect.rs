@@ -1,0 +1,85 @@
+//! Making connections: TCP, TLS where the address says so, then HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::failure::{Failure, describe};
+use super::io::{Counted, Written};
+use super::{RequestBody, Sender};
+
+/// Where to connect to, and how.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    pub(crate) http2: bool,
+    pub(crate) timeout: Duration,
+}
+
+impl Connector {
+    /// A new connection, ready for a request. Whatever fails here, nothing was sent.
+    pub(crate) async fn connect(&self) -> Result<(Sender, Written), Failure> {
+        let connecting = tokio::time::timeout(self.timeout, self.establish());
+        let never = |why: String| Failure::NeverSent(format!("{}:{}: {why}", self.host, self.port));
+        match connecting.await {
+            Ok(result) => result.map_err(never),
+            Err(_) => Err(never(format!("no connection within {:?}", self.timeout))),
+        }
+    }
+
+    async fn establish(&self) -> Result<(Sender, Written), String> {
+        let address = (self.host.as_str(), self.port);
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|error| describe(&error))?;
+        // A request is written whole; waiting to fill a packet would only delay it.
+        stream.set_nodelay(true).map_err(|error| describe(&error))?;
+        let written = Written::default();
+        let stream = Counted::new(stream, written.clone());
+        let sender = match &self.tls {
+            None => self.handshake(stream).await?,
+            Some(tls) => {
+                let name = self
+                    .host
+                    .trim_start_matches('[')
+                    .trim_end_matches(']')
+                    .to_owned();
+                let name = ServerName::try_from(name).map_err(|error| describe(&error))?;
+                let connector = TlsConnector::from(Arc::clone(tls));
+                let stream = connector.connect(name, stream).await;
+                self.handshake(stream.map_err(|error| describe(&error))?)
+                    .await?
+            }
+        };
+        Ok((sender, written))
+    }
+
+    async fn handshake<I>(&self, stream: I) -> Result<Sender, String>
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let stream = TokioIo::new(stream);
+        if self.http2 {
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.adaptive_window(true);
+            let shaken = builder.handshake::<_, RequestBody>(stream).await;
+            let (sender, connection) = shaken.map_err(|error| describe(&error))?;
+            tokio::spawn(async move { drop(connection.await) });
+            return Ok(Sender::Http2(sender));
+        }
+        let shaken = http1::Builder::new()
+            .handshake::<_, RequestBody>(stream)
+            .await;
+        let (sender, connection) = shaken.map_err(|error| describe(&error))?;
+        tokio::spawn(async move { drop(connection.with_upgrades().await) });
+        Ok(Sender::Http1(sender))
+    }
+}

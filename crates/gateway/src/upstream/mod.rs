@@ -1,0 +1,194 @@
+//! The service behind the gateway: addresses, connections, and what a failure proves.
+//!
+//! A request is sent at most once. It goes to another address, or to a fresh connection, only if
+//! the first one proves that nothing of it was sent ([`failure`]).
+
+mod body;
+mod connect;
+mod failure;
+mod io;
+mod pool;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use tokio::time::Instant;
+
+pub(crate) use body::{AnswerBody, Timed};
+pub(crate) use connect::Connector;
+pub(crate) use failure::Failure;
+use pool::{Lease, Pool};
+
+/// A request body on its way to the upstream.
+pub(crate) type RequestBody = onlyonce_http::Body<Timed<Incoming>>;
+
+/// The sending half of a connection.
+pub(crate) enum Sender {
+    Http1(http1::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+impl Sender {
+    async fn ready(&mut self) -> bool {
+        match self {
+            Self::Http1(sender) => sender.ready().await.is_ok(),
+            Self::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Http1(sender) => sender.is_closed(),
+            Self::Http2(sender) => sender.is_closed(),
+        }
+    }
+
+    async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        match self {
+            Self::Http1(sender) => sender.try_send_request(request).await,
+            Self::Http2(sender) => sender.try_send_request(request).await,
+        }
+    }
+}
+
+/// One address of the upstream.
+struct Address {
+    connector: Connector,
+    pool: Arc<Pool>,
+    /// Until when it is passed over, in milliseconds since the start; 0 when it is well.
+    down_until: AtomicU64,
+}
+
+/// All addresses of the upstream.
+pub(crate) struct Upstream {
+    addresses: Vec<Address>,
+    next: AtomicUsize,
+    response_timeout: Duration,
+    idle_timeout: Duration,
+    down_for: Duration,
+    started: Instant,
+}
+
+/// The limits of an [`Upstream`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) response_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) pool_idle_max: usize,
+    pub(crate) pool_idle_timeout: Duration,
+    /// How long an address that could not be reached is passed over.
+    pub(crate) down_for: Duration,
+}
+
+impl Upstream {
+    pub(crate) fn new(connectors: Vec<Connector>, limits: Limits) -> Self {
+        let address = |connector| Address {
+            connector,
+            pool: Arc::new(Pool::new(limits.pool_idle_max, limits.pool_idle_timeout)),
+            down_until: AtomicU64::new(0),
+        };
+        Self {
+            addresses: connectors.into_iter().map(address).collect(),
+            next: AtomicUsize::new(0),
+            response_timeout: limits.response_timeout,
+            idle_timeout: limits.idle_timeout,
+            down_for: limits.down_for,
+            started: Instant::now(),
+        }
+    }
+
+    /// Sends a request once and gives the answer's head.
+    pub(crate) async fn send(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        let mut request = request;
+        let mut unreached = Failure::NeverSent("no upstream address is configured".into());
+        for address in self.candidates() {
+            match self.send_to(address, request).await {
+                Ok(response) => return Ok(response),
+                Err((failure, Some(unsent))) => {
+                    address
+                        .down_until
+                        .store(self.millis(self.down_for), Ordering::Relaxed);
+                    (unreached, request) = (failure, unsent);
+                }
+                Err((failure, None)) => return Err(failure),
+            }
+        }
+        Err(unreached)
+    }
+
+    /// The addresses to try: those that are well in turn, then, as a last resort, the others.
+    fn candidates(&self) -> impl Iterator<Item = &Address> {
+        let (count, now) = (self.addresses.len().max(1), self.millis(Duration::ZERO));
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let in_turn = (0..count).filter_map(move |at| self.addresses.get((first + at) % count));
+        let is_well = move |address: &&Address| address.down_until.load(Ordering::Relaxed) <= now;
+        in_turn
+            .clone()
+            .filter(is_well)
+            .chain(in_turn.filter(move |address| !is_well(address)))
+    }
+
+    fn millis(&self, ahead: Duration) -> u64 {
+        u64::try_from((self.started.elapsed() + ahead).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Sends to one address. Gives the request back if nothing of it was sent and it is whole.
+    async fn send_to(
+        &self,
+        address: &Address,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<AnswerBody>, (Failure, Option<Request<RequestBody>>)> {
+        // A pooled connection may turn out closed before anything was sent on it.
+        while let Some(lease) = address.pool.take().await {
+            match self.send_on(lease, request).await {
+                Err((Failure::NeverSent(_), Some(unsent))) => request = unsent,
+                result => return result,
+            }
+        }
+        match address.connector.connect().await {
+            Ok((sender, written)) => {
+                address.down_until.store(0, Ordering::Relaxed);
+                self.send_on(address.pool.lease(sender, written), request)
+                    .await
+            }
+            Err(failure) => Err((failure, Some(request))),
+        }
+    }
+
+    async fn send_on(
+        &self,
+        mut lease: Lease,
+        request: Request<RequestBody>,
+    ) -> Result<Response<AnswerBody>, (Failure, Option<Request<RequestBody>>)> {
+        let before = lease.written.bytes();
+        let answer = tokio::time::timeout(self.response_timeout, lease.sender.send(request)).await;
+        match answer {
+            Ok(Ok(response)) => {
+                let timeout = self.idle_timeout;
+                Ok(response.map(|body| AnswerBody::new(body, lease, timeout)))
+            }
+            Ok(Err(mut error)) => match error.take_message() {
+                // The connection never took it.
+                Some(unsent) => {
+                    let text = failure::describe(error.error());
+                    Err((Failure::NeverSent(text), Some(unsent)))
+                }
+                None => {
+                    let wrote = lease.written.bytes() != before;
+                    Err((Failure::of(error.error(), wrote), None))
+                }
+            },
+            Err(_) => Err((Failure::TimedOut(self.response_timeout), None)),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Idle connections to one address.
+//!
+//! The most recently used one is taken first, so that the others grow old and are closed. A
+//! connection is used for a request only if it is known to be alive at that moment; the idle
+//! time is kept shorter than what servers commonly allow, because a server that closes while a
+//! request is on its way leaves an unknown outcome.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::client::conn::http2;
+use tokio::time::Instant;
+
+use super::io::Written;
+use super::{RequestBody, Sender};
+
+/// The idle connections of one address.
+pub(crate) struct Pool {
+    idle: Mutex<Vec<Idle>>,
+    shared: Mutex<Option<(http2::SendRequest<RequestBody>, Written)>>,
+    idle_max: usize,
+    idle_timeout: Duration,
+}
+
+struct Idle {
+    sender: Sender,
+    written: Written,
+    since: Instant,
+}
+
+/// A connection in use. Given back when its answer has been read to the end.
+pub(crate) struct Lease {
+    pub(crate) sender: Sender,
+    pub(crate) written: Written,
+    pool: Arc<Pool>,
+}
+
+impl Pool {
+    pub(crate) fn new(idle_max: usize, idle_timeout: Duration) -> Self {
+        Self {
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+            idle_max,
+            idle_timeout,
+        }
+    }
+
+    /// A connection that is alive, if there is one.
+    pub(crate) async fn take(self: &Arc<Self>) -> Option<Lease> {
+        if let Some((sender, written)) = self.shared() {
+            return Some(self.lease(Sender::Http2(sender), written));
+        }
+        while let Some(idle) = self.pop() {
+            let fresh = idle.since.elapsed() < self.idle_timeout;
+            let mut lease = self.lease(idle.sender, idle.written);
+            if fresh && lease.sender.ready().await {
+                return Some(lease);
+            }
+        }
+        None
+    }
+
+    /// A new connection, for use now. An HTTP/2 one serves others at the same time.
+    pub(crate) fn lease(self: &Arc<Self>, sender: Sender, written: Written) -> Lease {
+        if let Sender::Http2(http2) = &sender {
+            *lock(&self.shared) = Some((http2.clone(), written.clone()));
+        }
+        Lease {
+            sender,
+            written,
+            pool: Arc::clone(self),
+        }
+    }
+
+    fn shared(&self) -> Option<(http2::SendRequest<RequestBody>, Written)> {
+        let mut shared = lock(&self.shared);
+        if shared
+            .as_ref()
+            .is_some_and(|(sender, _)| sender.is_closed())
+        {
+            *shared = None;
+        }
+        shared.clone()
+    }
+
+    fn pop(&self) -> Option<Idle> {
+        lock(&self.idle).pop()
+    }
+}
+
+impl Lease {
+    /// Gives the connection back for the next request.
+    pub(crate) fn give_back(self) {
+        let Self {
+            sender,
+            written,
+            pool,
+        } = self;
+        // An HTTP/2 connection is in the pool already.
+        if sender.is_closed() || matches!(sender, Sender::Http2(_)) {
+            return;
+        }
+        let mut idle = lock(&pool.idle);
+        if idle.len() >= pool.idle_max {
+            // The oldest has waited longest for nothing.
+            idle.remove(0);
+        }
+        idle.push(Idle {
+            sender,
+            written,
+            since: Instant::now(),
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic runs under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

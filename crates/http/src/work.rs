@@ -1,0 +1,169 @@
+//! The work itself: the inner service, and what its response means for the key.
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as HttpBody;
+use onlyonce_core::{TombstoneReason, UnknownReason};
+use onlyonce_engine::{Finished, Outcome, Runtime};
+use onlyonce_store::Store;
+use tower_service::Service;
+
+use crate::body::{Collected, collect};
+use crate::service::{Content, Guard};
+use crate::stored::tombstone;
+use crate::{Body, BoxError, Execution, Route, Settle};
+
+/// What the work gives its caller.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "moved once; a box would cost every answer a heap trip"
+)]
+pub(crate) enum Answer<B> {
+    /// The inner service's response.
+    Response(Response<Body<B>>),
+    /// There is none to show: nobody knows what happened. 502 or 504.
+    Lost(StatusCode, &'static str),
+}
+
+impl<S: Store, R: Runtime> Guard<S, R> {
+    /// Calls the inner service and settles what its response means.
+    pub(crate) async fn execute<I, B, RB>(
+        &self,
+        mut inner: I,
+        mut parts: Parts,
+        execution: Execution,
+        content: Content,
+    ) -> Finished<Answer<RB>>
+    where
+        I: Service<Request<Body<B>>, Response = Response<RB>>,
+        I::Error: Into<BoxError>,
+        RB: HttpBody<Data = Bytes> + Unpin,
+        RB::Error: Into<BoxError>,
+    {
+        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+        parts.extensions.insert(execution);
+        let body = Body::whole(content.data, content.trailers);
+        let (Ok(response), Some(route)) = (
+            inner.call(Request::from_parts(parts, body)).await,
+            self.config.routes.find(&method, &path),
+        ) else {
+            return lost(
+                UnknownReason::NoCompleteAnswer,
+                StatusCode::BAD_GATEWAY,
+                "the service failed while it was at work",
+            );
+        };
+        self.settle(route, &method, response).await
+    }
+
+    /// The word of the inner service about the key, taken out of its response: from an extension,
+    /// else from the outcome header. A client never sees either.
+    pub(crate) fn said<RB>(&self, response: &mut Response<RB>) -> Option<Settle> {
+        let said = response.extensions_mut().remove::<Settle>();
+        let header = Settle::take(response.headers_mut());
+        said.or(header.filter(|_| self.config.trust_outcome_header))
+    }
+
+    /// What a response means for its key. The handler's own word beats the status.
+    async fn settle<RB>(
+        &self,
+        route: &Route,
+        method: &Method,
+        mut response: Response<RB>,
+    ) -> Finished<Answer<RB>>
+    where
+        RB: HttpBody<Data = Bytes> + Unpin,
+        RB::Error: Into<BoxError>,
+    {
+        let (said, status) = (self.said(&mut response), response.status());
+        let reason = match said {
+            Some(_) => UnknownReason::HandlerSaidSo,
+            None => UnknownReason::NoCompleteAnswer,
+        };
+        match said.unwrap_or_else(|| route.statuses.of(status.as_u16())) {
+            Settle::Completed => complete(route, method, response).await,
+            Settle::NotStored => passed(Outcome::Rejected, response),
+            Settle::Released => passed(Outcome::Released, response),
+            Settle::Unknown if status == StatusCode::GATEWAY_TIMEOUT => {
+                lost(reason, status, "the service did not answer in time")
+            }
+            Settle::Unknown => lost(
+                reason,
+                StatusCode::BAD_GATEWAY,
+                "the service gave no answer that can be trusted",
+            ),
+        }
+    }
+}
+
+/// Reads the response to its end, so that it can be stored before anybody sees it.
+async fn complete<RB>(
+    route: &Route,
+    method: &Method,
+    response: Response<RB>,
+) -> Finished<Answer<RB>>
+where
+    RB: HttpBody<Data = Bytes> + Unpin,
+    RB::Error: Into<BoxError>,
+{
+    let (head, body) = response.into_parts();
+    if let Some(reason) = tombstone(&head) {
+        let outcome = Outcome::NotReplayable(reason);
+        return passed(outcome, Response::from_parts(head, body));
+    }
+    let too_large = Outcome::NotReplayable(TombstoneReason::TooLarge);
+    let (outcome, response) = match collect(body, route.response.body_bytes_max).await {
+        Ok(Collected::Whole(body, trailers)) if is_whole(method, &head.headers, body.len()) => {
+            let stored = route.response.store(&head, body.clone(), trailers.as_ref());
+            let outcome = stored.map_or(too_large, Outcome::Completed);
+            (
+                outcome,
+                Response::from_parts(head, Body::whole(body, trailers)),
+            )
+        }
+        Ok(Collected::TooLarge(read, rest)) => (
+            too_large,
+            Response::from_parts(head, Body::begun(read, rest)),
+        ),
+        Ok(Collected::Whole(..)) | Err(_) => {
+            return lost(
+                UnknownReason::NoCompleteAnswer,
+                StatusCode::BAD_GATEWAY,
+                "the service's answer broke off",
+            );
+        }
+    };
+    Finished {
+        outcome,
+        value: Answer::Response(response),
+    }
+}
+
+/// Whether a body is as long as its head announced. A shorter one ended early, whatever its end
+/// looked like.
+fn is_whole(method: &Method, head: &HeaderMap, body_bytes: usize) -> bool {
+    let announced = head.get(header::CONTENT_LENGTH).map(HeaderValue::to_str);
+    match announced {
+        Some(length) if *method != Method::HEAD => {
+            length.is_ok_and(|length| length.parse() == Ok(body_bytes))
+        }
+        Some(_) | None => true,
+    }
+}
+
+/// Executed or not, the inner service's response goes to the caller as it is.
+fn passed<B>(outcome: Outcome, response: Response<B>) -> Finished<Answer<B>> {
+    Finished {
+        outcome,
+        value: Answer::Response(response.map(Body::streaming)),
+    }
+}
+
+/// It may have been executed, and there is no response to show.
+fn lost<B>(reason: UnknownReason, status: StatusCode, detail: &'static str) -> Finished<Answer<B>> {
+    Finished {
+        outcome: Outcome::Unknown(reason),
+        value: Answer::Lost(status, detail),
+    }
+}
