@@ -44,11 +44,10 @@ impl AuthCheck {
         let mut question = Request::new(Body::empty());
         *question.method_mut() = Method::GET;
         *question.uri_mut() = Uri::from(self.path.clone());
-        let headers = question.headers_mut();
-        for name in [header::AUTHORIZATION, header::COOKIE, header::HOST] {
-            for value in request.headers.get_all(&name) {
-                headers.append(name.clone(), value.clone());
-            }
+        // Whatever names the caller comes along; what describes the body does not.
+        *question.headers_mut() = request.headers.clone();
+        for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::EXPECT] {
+            question.headers_mut().remove(name);
         }
         let (mut parts, body) = question.into_parts();
         if let Some(peer) = request.extensions.get().copied() {

@@ -36,7 +36,7 @@ pub(crate) enum Command {
     which wins over the file."
 )]
 pub(crate) struct ServeArgs {
-    /// The API's address, such as http://127.0.0.1:9000; repeat for several
+    /// The API's address, such as `http://127.0.0.1:9000`; repeat for several
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Vec<String>,
     /// Where clients connect [default: 127.0.0.1:8080]

@@ -127,7 +127,7 @@ impl Rewriting {
 
 /// The name that the client asked for: `Host`, or the authority of an HTTP/2 request.
 fn host_of(parts: &Parts) -> Option<HeaderValue> {
-    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    let authority = parts.uri.authority().map(Authority::as_str);
     authority
         .and_then(|authority| HeaderValue::from_str(authority).ok())
         .or_else(|| parts.headers.get(header::HOST).cloned())

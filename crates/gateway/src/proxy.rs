@@ -83,14 +83,14 @@ impl Shared {
         // A task that was kept waiting past its lease must not begin the effect now.
         if !execution.is_held() {
             let late = Failure::NeverSent("the key was lost before anything was sent".into());
-            return self.failed(&late);
+            return failed(&late);
         }
         let request = self.rewrite(request, false);
         let sending = tokio::time::timeout(self.total_timeout, self.upstream.send(request));
         match sending.await {
-            Ok(Ok(answer)) => self.answered(answer),
-            Ok(Err(failure)) => self.failed(&failure),
-            Err(_) => self.failed(&Failure::TimedOut(self.total_timeout)),
+            Ok(Ok(answer)) => answered(answer),
+            Ok(Err(failure)) => failed(&failure),
+            Err(_) => failed(&Failure::TimedOut(self.total_timeout)),
         }
     }
 
@@ -105,8 +105,8 @@ impl Shared {
                 }
                 answer.map(|body| ProxyBody::Upstream(Box::new(body)))
             }
-            Ok(answer) => self.answered(answer),
-            Err(failure) => self.failed(&failure),
+            Ok(answer) => answered(answer),
+            Err(failure) => failed(&failure),
         }
     }
 
@@ -117,41 +117,41 @@ impl Shared {
         }
         Request::from_parts(parts, body)
     }
+}
 
-    fn answered(&self, mut answer: Response<AnswerBody>) -> Response<ProxyBody> {
-        strip_hop_by_hop(answer.headers_mut());
-        answer.map(|body| ProxyBody::Upstream(Box::new(body)))
-    }
+fn answered(mut answer: Response<AnswerBody>) -> Response<ProxyBody> {
+    strip_hop_by_hop(answer.headers_mut());
+    answer.map(|body| ProxyBody::Upstream(Box::new(body)))
+}
 
-    /// What a failure is for the client, and what it proves for the key.
-    fn failed(&self, failure: &Failure) -> Response<ProxyBody> {
-        tracing::warn!(%failure, "no answer from the upstream");
-        let (status, settle, detail) = match failure {
-            Failure::NeverSent(_) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Settle::Released,
-                "Nothing was executed. Try again with the same key.",
-            ),
-            Failure::MaybeSent(_) => (
-                StatusCode::BAD_GATEWAY,
-                Settle::Unknown,
-                "The connection broke off; it is not known whether the request was executed.",
-            ),
-            Failure::TimedOut(_) => (
-                StatusCode::GATEWAY_TIMEOUT,
-                Settle::Unknown,
-                "No answer came in time; it is not known whether the request was executed.",
-            ),
-        };
-        let mut problem = Problem::new(Code::UpstreamUnreachable, detail, Uuid::new_v4());
-        if settle == Settle::Released {
-            problem = problem.retry_after(RETRY_AFTER_SECONDS);
-        }
-        let base = onlyonce_http::PROBLEM_BASE;
-        let mut response = problem.status(status).into_response(base);
-        response.extensions_mut().insert(settle);
-        response.map(|body| ProxyBody::Own(Some(body)))
+/// What a failure is for the client, and what it proves for the key.
+fn failed(failure: &Failure) -> Response<ProxyBody> {
+    tracing::warn!(%failure, "no answer from the upstream");
+    let (status, settle, detail) = match failure {
+        Failure::NeverSent(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            Settle::Released,
+            "Nothing was executed. Try again with the same key.",
+        ),
+        Failure::MaybeSent(_) => (
+            StatusCode::BAD_GATEWAY,
+            Settle::Unknown,
+            "The connection broke off; it is not known whether the request was executed.",
+        ),
+        Failure::TimedOut(_) => (
+            StatusCode::GATEWAY_TIMEOUT,
+            Settle::Unknown,
+            "No answer came in time; it is not known whether the request was executed.",
+        ),
+    };
+    let mut problem = Problem::new(Code::UpstreamUnreachable, detail, Uuid::new_v4());
+    if settle == Settle::Released {
+        problem = problem.retry_after(RETRY_AFTER_SECONDS);
     }
+    let base = onlyonce_http::PROBLEM_BASE;
+    let mut response = problem.status(status).into_response(base);
+    response.extensions_mut().insert(settle);
+    response.map(|body| ProxyBody::Own(Some(body)))
 }
 
 /// Joins two switched connections until one of them ends.

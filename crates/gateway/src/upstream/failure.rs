@@ -35,8 +35,8 @@ impl Failure {
     }
 }
 
-/// Whether an HTTP/2 peer declared the stream unprocessed: REFUSED_STREAM, or a GOAWAY whose last
-/// stream is an earlier one (only such streams are told of the GOAWAY itself; the others go on
+/// Whether an HTTP/2 peer declared the stream unprocessed: `REFUSED_STREAM`, or a GOAWAY whose
+/// last stream is an earlier one (only such streams are told of the GOAWAY itself; the others go on
 /// and fail with the connection).
 fn is_unprocessed(error: &hyper::Error) -> bool {
     let mut source = error.source();

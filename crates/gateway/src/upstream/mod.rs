@@ -177,17 +177,15 @@ impl Upstream {
                 let timeout = self.idle_timeout;
                 Ok(response.map(|body| AnswerBody::new(body, lease, timeout)))
             }
-            Ok(Err(mut error)) => match error.take_message() {
-                // The connection never took it.
-                Some(unsent) => {
+            Ok(Err(mut error)) => {
+                if let Some(unsent) = error.take_message() {
+                    // The connection never took it.
                     let text = failure::describe(error.error());
-                    Err((Failure::NeverSent(text), Some(unsent)))
+                    return Err((Failure::NeverSent(text), Some(unsent)));
                 }
-                None => {
-                    let wrote = lease.written.bytes() != before;
-                    Err((Failure::of(error.error(), wrote), None))
-                }
-            },
+                let wrote = lease.written.bytes() != before;
+                Err((Failure::of(error.error(), wrote), None))
+            }
             Err(_) => Err((Failure::TimedOut(self.response_timeout), None)),
         }
     }
