@@ -2,32 +2,45 @@
 //!
 //! It promises what the port asks for, to one process: of two writers expecting the same version
 //! exactly one wins, and what it acknowledged survives `kill -9` and a power cut. It refuses a
-//! folder that another process uses, that is not its own, or that a newer onlyonce wrote. After
-//! any failed write it stops writing and goes on reading; a restart recovers.
+//! folder that another process uses, that is not its own, that a newer onlyonce wrote, or in which
+//! something acknowledged is missing. After any failed write it stops writing and goes on reading;
+//! a restart recovers.
+//!
+//! Rows are appended to a log, in frames: one frame and one sync for everything that was waiting.
+//! Memory holds where each row is, 32 bytes of id and 12 of place. The log is a queue of segments
+//! and space is given back at its old end, where after the retention everything is dead.
 //!
 //! | here | what it is |
 //! |---|---|
 //! | `options` | every limit, with its default and the reason for it |
-//! | `folder` | whose folder it is: lock, format, half-made folders |
-//! | `journal` | what the journal is checked for before it is trusted |
-//! | `layout` | which table holds what, and the bytes of a row |
-//! | `index` | the unsettled rows, in memory |
-//! | `plan` | many swaps, decided in order, become one batch |
-//! | `writer` | the one thread that writes: one batch, one sync, then the answers |
+//! | `folder` | whose folder it is: lock, format, secret |
+//! | `frame`, `record` | the bytes of the log |
+//! | `segment` | one file of the log |
+//! | `hint` | what a segment holds, so that a start need not read it |
+//! | `recovery`, `scan` | from files to memory, and what is refused on the way |
+//! | `index` | where every row is, and the unsettled rows by deadline |
+//! | `batch` | many swaps, decided in order, become one frame |
+//! | `gather` | whether waiting a moment makes a batch worth more |
+//! | `writer` | the one thread that writes: one frame, one sync, then the answers |
 //! | `reader`, `list` | reads, which never wait for the writer |
-//! | `maintenance` | gives disk space back |
+//! | `cleaner` | gives disk space back |
 //! | `store` | the handle |
 
+mod batch;
+mod cleaner;
 mod error;
 mod folder;
+mod frame;
+mod gather;
+mod hint;
 mod index;
-mod layout;
 mod list;
-mod maintenance;
-mod open;
 mod options;
-mod plan;
 mod reader;
+mod record;
+mod recovery;
+mod scan;
+mod segment;
 mod shared;
 mod store;
 mod writer;

@@ -1,81 +1,114 @@
 //! Reads, which never wait for the writer.
 //!
-//! # Why a load is right while a row moves
-//!
-//! A row is *open* while the index has it, and otherwise what `settled` has. A load asks the
-//! index, then `settled`, then the index again. If the index has the row either time, that is the
-//! answer, and it was true at that moment. What if it has it neither time, and `settled` answers
-//! `w` (a row or none)?
-//!
-//! The writer changes `settled` for an id only when the row is not open, or in the batch that ends
-//! its being open; and the index lets go of the row after that batch is visible. A claim changes
-//! the index alone. So, between the two looks at the index, either
-//!
-//! - the row was not open when `settled` was read: then `w` was true at that moment; or
-//! - it was open then, and both looks missed it. It became open after the first look, and until
-//!   the batch that ended it `settled` had what was true just before it became open: if `w` is
-//!   that, it was true then. Otherwise `w` is what that batch wrote, and was true from the moment
-//!   the index let go, which is before the second look.
-//!
-//! In each case `w` was the truth at some moment during the load. The second look is what rules
-//! out one more: seeing what a batch wrote while others still see the row as open.
+//! A load is one look into the index and one read of the file. What the index points to never
+//! changes; a segment is deleted only after the index points elsewhere, and an open file can be
+//! read after it was deleted. So the answer is what was true at the moment of the look.
 
-use std::ops::Bound;
+use std::collections::BTreeSet;
+use std::io;
 
 use onlyonce_core::{RecordId, Timestamp};
-use onlyonce_store::StoreError;
+use onlyonce_store::{StoreError, Version};
 
-use crate::layout::{StoredRow, expiry_key, split_expiry_key};
-use crate::shared::Shared;
+use crate::record::{RecordHeader, StoredRow, UNREADABLE_VERSION};
+use crate::segment::{Place, Segment};
+use crate::shared::Log;
 
-pub(crate) fn load(shared: &Shared, id: &RecordId) -> Result<Option<StoredRow>, StoreError> {
-    if let Some(row) = shared.index.get(id) {
-        return Ok(Some(row));
+/// How many deadlines are looked at together.
+const DUE_STEP: usize = 256;
+
+pub(crate) fn load(log: &Log, id: &RecordId) -> Result<Option<StoredRow>, StoreError> {
+    while let Some(place) = log.index.get(id) {
+        // If the segment is gone, its rows have moved since the look into the index.
+        if let Some(segment) = log.segment(place.segment) {
+            return segment
+                .read(place)
+                .map(Some)
+                .map_err(|error| unreadable(&error));
+        }
     }
-    let settled = shared.tables.settled.get(id.as_bytes());
-    if let Some(row) = shared.index.get(id) {
-        return Ok(Some(row));
-    }
-    match settled {
-        Ok(value) => Ok(value.map(|value| StoredRow(value.into()))),
-        Err(error) => Err(Shared::unreadable(&error)),
-    }
+    Ok(None)
 }
 
-pub(crate) fn due(
-    shared: &Shared,
-    now: Timestamp,
-    limit: usize,
-) -> Result<Vec<RecordId>, StoreError> {
-    let mut due = shared.index.due(now, limit);
-    due.extend(due_settled(shared, now, limit)?);
+/// The version of the row, for the writer.
+pub(crate) fn version(log: &Log, id: &RecordId) -> Result<Option<Version>, StoreError> {
+    if let Some(version) = log.open.version(id) {
+        return Ok(Some(version));
+    }
+    while let Some(place) = log.index.get(id) {
+        if let Some(segment) = log.segment(place.segment) {
+            let header = segment
+                .read_header(place.offset)
+                .map_err(|error| unreadable(&error))?;
+            let header = RecordHeader::decode(&header).filter(|header| header.id == *id);
+            return Ok(Some(
+                header.map_or(UNREADABLE_VERSION, |header| header.version),
+            ));
+        }
+    }
+    Ok(None)
+}
+
+pub(crate) fn due(log: &Log, now: Timestamp, limit: usize) -> Result<Vec<RecordId>, StoreError> {
+    let mut due = log.open.due(now, limit);
+    for segment in log.segments() {
+        due_in(log, &segment, now, limit, &mut due)?;
+    }
     due.sort_unstable();
     due.truncate(limit);
     Ok(due.into_iter().map(|(_, id)| id).collect())
 }
 
-fn due_settled(
-    shared: &Shared,
+/// Adds what is due in one segment, and lets the segment forget what is dead.
+fn due_in(
+    log: &Log,
+    segment: &Segment,
     now: Timestamp,
     limit: usize,
-) -> Result<Vec<(Timestamp, RecordId)>, StoreError> {
-    if limit == 0 {
-        return Ok(Vec::new());
+    due: &mut Vec<(Timestamp, RecordId)>,
+) -> Result<(), StoreError> {
+    let mut found = 0;
+    while found < limit {
+        let deadlines = segment.due(now, found, DUE_STEP);
+        if deadlines.is_empty() {
+            break;
+        }
+        let mut dead = BTreeSet::new();
+        for (deadline, offset) in deadlines {
+            match live_id(log, segment, offset).map_err(|error| unreadable(&error))? {
+                Some(id) => {
+                    due.push((deadline, id));
+                    found += 1;
+                }
+                None => {
+                    dead.insert((deadline, offset));
+                }
+            }
+        }
+        segment.forget_deadlines(&dead);
     }
-    let floor = shared.floor.seen(now);
-    let after_now = Timestamp::from_millis(now.as_millis().saturating_add(1));
-    if floor.at() > now {
-        return Ok(Vec::new());
-    }
-    let first = expiry_key(floor.at(), &RecordId::from_bytes([0; 32]));
-    let last = expiry_key(now, &RecordId::from_bytes([u8::MAX; 32]));
-    let range = (Bound::Included(first), Bound::Included(last));
-    let mut due = Vec::new();
-    for entry in shared.tables.expiry.range::<[u8; 40], _>(range).take(limit) {
-        let key = entry.key().map_err(|error| Shared::unreadable(&error))?;
-        due.extend(split_expiry_key(&key));
-    }
-    let lowest = due.first().map_or(after_now, |(deadline, _)| *deadline);
-    shared.floor.raise(floor, lowest);
-    Ok(due)
+    Ok(())
+}
+
+/// The id of the record at `offset`, if it is still what its id has. A record whose header was
+/// damaged since it was written is taken for dead here: it stays where it is, and whoever asks
+/// for it by its id is told.
+fn live_id(log: &Log, segment: &Segment, offset: u32) -> io::Result<Option<RecordId>> {
+    let header = segment.read_header(offset)?;
+    let Some(header) = RecordHeader::decode(&header) else {
+        return Ok(None);
+    };
+    let place = Place {
+        segment: segment.number,
+        offset,
+        bytes: header.record_bytes(),
+    };
+    Ok((log.index.get(&header.id) == Some(place)).then_some(header.id))
+}
+
+/// The system cannot read a file: the disk is failing, or the file was cut short.
+pub(crate) fn unreadable(error: &io::Error) -> StoreError {
+    StoreError::unavailable(format!(
+        "a file of the store cannot be read ({error}); check the disk, and restore the folder from a backup if it is damaged"
+    ))
 }

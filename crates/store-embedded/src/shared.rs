@@ -1,21 +1,101 @@
-//! What the handle, the writer and the maintenance thread share.
+//! What the handle, the writer and the cleaner share.
 
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use onlyonce_core::Timestamp;
 use onlyonce_store::{StoreClock, StoreError};
 
-use crate::index::{ExpiryFloor, OpenIndex};
-use crate::layout::Tables;
+use crate::index::{Index, OpenRows};
+use crate::record::{Kind, RecordHeader};
+use crate::segment::{Place, Segment};
 
-/// How far the persisted time may lag behind the clock. See [`Shared::not_before`].
-const TIME_STEP_MS: u64 = 1000;
+/// What is in memory about the log.
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) index: Index,
+    pub(crate) open: OpenRows,
+    segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
+}
+
+impl Log {
+    pub(crate) fn segment(&self, number: u32) -> Option<Arc<Segment>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.get(&number).cloned()
+    }
+
+    /// The segments, oldest first.
+    pub(crate) fn segments(&self) -> Vec<Arc<Segment>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.values().cloned().collect()
+    }
+
+    pub(crate) fn add_segment(&self, segment: Arc<Segment>) {
+        let mut segments = self
+            .segments
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        segments.insert(segment.number, segment);
+    }
+
+    pub(crate) fn remove_segment(&self, number: u32) {
+        let mut segments = self
+            .segments
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        segments.remove(&number);
+    }
+
+    /// Takes note of a record at `offset` of `segment`: from now on it is what its id has. Gives
+    /// the place of the one before, which is dead now.
+    pub(crate) fn apply(
+        &self,
+        segment: &Segment,
+        header: &RecordHeader,
+        offset: u32,
+    ) -> Option<Place> {
+        let bytes = header.record_bytes();
+        let place = Place {
+            segment: segment.number,
+            offset,
+            bytes,
+        };
+        let id = header.id;
+        let before = match header.kind {
+            Kind::Open => {
+                self.open.put(id, header.version, header.deadline);
+                segment.add_live(bytes);
+                self.index.set(id, Some(place))
+            }
+            Kind::Settled => {
+                self.open.remove(&id);
+                segment.add_live(bytes);
+                if let Some(deadline) = header.deadline {
+                    segment.add_deadline(deadline, offset);
+                }
+                self.index.set(id, Some(place))
+            }
+            Kind::Removed => {
+                self.open.remove(&id);
+                self.index.set(id, None)
+            }
+        };
+        if let Some(before) = before {
+            if before.segment == segment.number {
+                segment.remove_live(before.bytes);
+            } else if let Some(segment) = self.segment(before.segment) {
+                segment.remove_live(before.bytes);
+            }
+        }
+        before
+    }
+}
 
 pub(crate) struct Shared {
-    pub(crate) tables: Tables,
-    pub(crate) index: OpenIndex,
-    pub(crate) floor: ExpiryFloor,
+    pub(crate) folder: PathBuf,
+    pub(crate) log_folder: PathBuf,
+    pub(crate) log: Log,
     pub(crate) clock: StoreClock,
     pub(crate) counters: Counters,
     stopped: OnceLock<Box<str>>,
@@ -28,10 +108,12 @@ pub struct EmbeddedStats {
     pub batches: u64,
     /// Swaps that were decided, won or lost.
     pub swaps: u64,
-    /// Syncs of the journal: batches in which anything was written.
+    /// Syncs of the log: batches in which anything was written.
     pub syncs: u64,
-    /// How often space was given back.
-    pub compactions: u64,
+    /// Files of the log that were deleted to give space back.
+    pub segments_deleted: u64,
+    /// Rows that were moved so that a file could be deleted.
+    pub rows_moved: u64,
 }
 
 #[derive(Default)]
@@ -39,7 +121,8 @@ pub(crate) struct Counters {
     pub(crate) batches: AtomicU64,
     pub(crate) swaps: AtomicU64,
     pub(crate) syncs: AtomicU64,
-    pub(crate) compactions: AtomicU64,
+    pub(crate) segments_deleted: AtomicU64,
+    pub(crate) rows_moved: AtomicU64,
 }
 
 impl Counters {
@@ -49,38 +132,22 @@ impl Counters {
             batches: read(&self.batches),
             swaps: read(&self.swaps),
             syncs: read(&self.syncs),
-            compactions: read(&self.compactions),
+            segments_deleted: read(&self.segments_deleted),
+            rows_moved: read(&self.rows_moved),
         }
     }
 }
 
 impl Shared {
-    pub(crate) fn new(tables: Tables, index: OpenIndex, clock: StoreClock) -> Self {
+    pub(crate) fn new(folder: PathBuf, log_folder: PathBuf, log: Log, clock: StoreClock) -> Self {
         Self {
-            tables,
-            index,
-            floor: ExpiryFloor::default(),
+            folder,
+            log_folder,
+            log,
             clock,
             counters: Counters::default(),
             stopped: OnceLock::new(),
         }
-    }
-
-    /// The earliest time at which the clock may start: later than that of every acknowledged
-    /// write, since a write that comes a step or more after the persisted time renews it in the
-    /// same batch. After a restart within a step of the last write the clock is up to one step
-    /// ahead. A time that [`now`](onlyonce_store::Store::now) gave and no write carried may be
-    /// given again if the machine's clock was set back between the runs.
-    pub(crate) fn not_before(latest_time: Timestamp, latest_open: Timestamp) -> Timestamp {
-        match latest_time.as_millis() {
-            0 => latest_open,
-            latest => latest_open.max(Timestamp::from_millis(latest.saturating_add(TIME_STEP_MS))),
-        }
-    }
-
-    /// Whether a write at `now` must renew the persisted time.
-    pub(crate) fn is_time_stale(persisted: Timestamp, now: Timestamp) -> bool {
-        persisted.as_millis().saturating_add(TIME_STEP_MS) <= now.as_millis()
     }
 
     /// Stops all further writes, for this reason. The first reason stays.
@@ -102,12 +169,5 @@ impl Shared {
         StoreError::Stopped {
             reason: self.stopped.get().cloned().unwrap_or_default(),
         }
-    }
-
-    /// Reads outside of the index: an engine that cannot read a block says so.
-    pub(crate) fn unreadable(error: &fjall::Error) -> StoreError {
-        StoreError::unavailable(format!(
-            "a file of the store cannot be read ({error}); check the disk, and restore the folder from a backup if it is damaged"
-        ))
     }
 }

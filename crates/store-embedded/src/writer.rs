@@ -1,44 +1,44 @@
-//! The one thread that writes: one batch, one sync, then the answers.
+//! The one thread that writes: one frame, one sync, then the answers.
 //!
 //! While a sync runs, callers queue; the next batch is whatever has queued. So one caller pays
 //! one sync, and a thousand callers share one.
 //!
-//! The engine appends a batch to its journal, syncs, and only then applies it to what readers
-//! see. Nobody is answered before that, losers included, and the index follows after it: nothing
-//! that could still be lost is ever seen.
+//! A frame is appended, synced, and only then shown to readers. Nobody is answered before that,
+//! losers included: nothing that could still be lost is ever seen.
 //!
 //! After any failed write or sync nobody knows what is on disk. The callers of that batch are
 //! told so, all later ones are refused, and no sync is tried again: a second sync that succeeds
-//! proves nothing about the first. Opening the store again reads the journal from the disk and
-//! recovers.
+//! proves nothing about the first. Opening the store again writes the last frame anew.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::SyncSender;
-use std::thread;
-use std::time::Duration;
 
-use fjall::PersistMode;
-use onlyonce_core::{RecordId, Timestamp};
+use bytes::Bytes;
+use onlyonce_core::RecordId;
 use onlyonce_store::{StoreError, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::layout::{NewRow, meta};
-use crate::maintenance::Removed;
-use crate::plan::{Effects, Outcome, Plan};
+use crate::batch::{Batch, Outcome, Written};
+use crate::cleaner::CleanerHandle;
+use crate::folder;
+use crate::frame::{FrameBuilder, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::gather::Gather;
+use crate::hint::Entry;
+use crate::reader;
+use crate::record::{NewRecord, RECORD_HEADER_BYTES, RecordHeader};
+use crate::recovery::Sealed;
+use crate::segment::{self, Place, Segment};
 use crate::shared::Shared;
 
-/// How many versions are reserved at a time. After a crash the rest of the block is skipped:
-/// of 2^64 versions, nobody will miss them.
-const VERSION_BLOCK: u64 = 1 << 20;
-
-/// How long the writer sleeps while the engine is behind with its files.
-const BEHIND_SLEEP: Duration = Duration::from_millis(1);
+/// A buffer that one large frame has blown up is not kept.
+const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 pub(crate) enum Command {
     Swap(SwapCommand),
+    Move(MoveCommand),
     Secret {
         candidate: [u8; 32],
         reply: Reply<[u8; 32]>,
@@ -48,181 +48,214 @@ pub(crate) enum Command {
 pub(crate) struct SwapCommand {
     pub(crate) id: RecordId,
     pub(crate) expected: Option<Version>,
-    pub(crate) next: Option<NewRow>,
+    pub(crate) next: Option<NewRecord>,
     pub(crate) reply: Reply<Outcome>,
-    /// Given back when the command is dropped: the bytes are then in the engine.
+    /// Given back when the row is written.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
+/// A row to be written again elsewhere, so that its segment can be deleted.
+pub(crate) struct MoveCommand {
+    pub(crate) from: Place,
+    pub(crate) header: RecordHeader,
+    pub(crate) record: Bytes,
+    pub(crate) reply: Reply<()>,
+}
+
+/// See `EmbeddedOptions`, where each has its reason.
+#[expect(clippy::struct_field_names, reason = "each is the most of something")]
 pub(crate) struct Limits {
     pub(crate) swaps_max: usize,
     pub(crate) bytes_max: u64,
+    pub(crate) segment_bytes_max: u64,
 }
 
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
-    limits: Limits,
-    removed: Removed,
-    last_version: u64,
-    version_ceiling: u64,
-    persisted_time: Timestamp,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) limits: Limits,
+    pub(crate) cleaner: CleanerHandle,
+    pub(crate) active: Arc<Segment>,
+    pub(crate) active_bytes: u64,
+    pub(crate) active_entries: Vec<Entry>,
+    pub(crate) next_frame: u64,
+    pub(crate) next_version: u64,
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// What was taken from the queue together.
+#[derive(Default)]
+struct Taken {
+    swaps: Vec<SwapCommand>,
+    moves: Vec<MoveCommand>,
+    bytes: u64,
+}
+
+impl Taken {
+    fn len(&self) -> usize {
+        self.swaps.len() + self.moves.len()
+    }
 }
 
 impl Writer {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        limits: Limits,
-        compact: SyncSender<()>,
-        compact_bytes_min: u64,
-        version_ceiling: u64,
-    ) -> Self {
-        Self {
-            removed: Removed::new(compact, compact_bytes_min),
-            shared,
-            limits,
-            last_version: version_ceiling,
-            version_ceiling,
-            persisted_time: Timestamp::ZERO,
-        }
-    }
-
     /// Runs until every sender is gone and the queue is empty.
     pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Command>) {
+        let mut gather = Gather::default();
         while let Some(first) = queue.blocking_recv() {
-            let mut swaps = Vec::new();
-            let mut secrets = Vec::new();
-            let mut bytes = 0;
-            let mut next = Some(first);
-            while let Some(command) = next {
-                match command {
-                    Command::Swap(swap) => {
-                        bytes += swap.next.as_ref().map_or(0, NewRow::len);
-                        swaps.push(swap);
-                    }
-                    Command::Secret { candidate, reply } => secrets.push((candidate, reply)),
-                }
-                let is_full =
-                    swaps.len() >= self.limits.swaps_max || bytes >= self.limits.bytes_max;
-                next = if is_full { None } else { queue.try_recv().ok() };
+            let mut taken = Taken::default();
+            self.take(first, &mut taken);
+            self.drain(&mut queue, &mut taken);
+            gather.wait(taken.len(), |now| {
+                self.drain(&mut queue, &mut taken);
+                (taken.len() > now && !self.is_full(&taken)).then_some(taken.len())
+            });
+            gather.answered = taken.len();
+            if taken.len() > 0 {
+                self.write(taken);
             }
-            self.keep_secret(secrets);
-            self.write(swaps);
         }
     }
 
-    fn write(&mut self, swaps: Vec<SwapCommand>) {
-        if swaps.is_empty() {
-            return;
-        }
-        self.wait_while_behind();
-        if self.shared.is_stopped() {
-            for swap in swaps {
-                answer(swap.reply, Err(self.shared.stopped_error()));
+    fn is_full(&self, taken: &Taken) -> bool {
+        taken.len() >= self.limits.swaps_max || taken.bytes >= self.limits.bytes_max
+    }
+
+    /// Takes what is queued, as long as it fits into the batch.
+    fn drain(&self, queue: &mut mpsc::Receiver<Command>, taken: &mut Taken) {
+        while !self.is_full(taken) {
+            match queue.try_recv() {
+                Ok(command) => self.take(command, taken),
+                Err(_) => return,
             }
+        }
+    }
+
+    fn take(&self, command: Command, taken: &mut Taken) {
+        match command {
+            Command::Swap(swap) => {
+                let body_bytes = swap.next.as_ref().map_or(0, |next| next.header.body_bytes);
+                taken.bytes += RECORD_HEADER_BYTES as u64 + u64::from(body_bytes);
+                taken.swaps.push(swap);
+            }
+            Command::Move(command) => {
+                taken.bytes += command.record.len() as u64;
+                taken.moves.push(command);
+            }
+            Command::Secret { candidate, reply } => {
+                let secret = folder::secret(&self.shared.folder, candidate);
+                answer(reply, secret.map_err(|error| reader::unreadable(&error)));
+            }
+        }
+    }
+
+    fn write(&mut self, taken: Taken) {
+        let shared = Arc::clone(&self.shared);
+        if let Err(error) = self.make_room() {
+            shared.stop(&format!("a new log file could not be begun: {error}"));
+        }
+        if shared.is_stopped() {
+            refuse(taken, &shared.stopped_error());
             return;
         }
-        let shared = Arc::clone(&self.shared);
-        let mut plan = Plan::new(&shared, swaps.len());
-        let mut answers = Vec::with_capacity(swaps.len());
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut batch = Batch::new(&shared.log, buffer, taken.swaps.len());
+        let mut answers = Vec::with_capacity(taken.swaps.len());
         let mut permits = Vec::new();
-        for swap in swaps {
-            let version = Version(self.last_version + 1);
-            let outcome = plan.swap(&swap.id, swap.expected, swap.next, version);
-            self.last_version = version.0;
+        for swap in taken.swaps {
+            let version = Version(self.next_version);
+            let outcome = batch.swap(&swap.id, swap.expected, swap.next.as_ref(), version);
+            if matches!(outcome, Ok(Outcome::Won(_))) {
+                self.next_version += 1;
+            }
             answers.push((swap.reply, outcome));
             permits.extend(swap.permit);
         }
-        let committed = self.commit(plan);
+        let mut moves = Vec::with_capacity(taken.moves.len());
+        for MoveCommand {
+            from,
+            header,
+            record,
+            reply,
+        } in taken.moves
+        {
+            batch.move_record(from, header, &record);
+            moves.push(reply);
+        }
+        let Batch { frame, written, .. } = batch;
+        let committed = self.commit(frame, &written);
         drop(permits);
-        let counters = &self.shared.counters;
-        counters.batches.fetch_add(1, Ordering::Relaxed);
+        shared.counters.batches.fetch_add(1, Ordering::Relaxed);
         let decided = answers.len() as u64;
-        counters.swaps.fetch_add(decided, Ordering::Relaxed);
+        shared.counters.swaps.fetch_add(decided, Ordering::Relaxed);
         for (reply, outcome) in answers {
             answer(reply, committed.clone().and(outcome));
         }
+        for reply in moves {
+            answer(reply, committed.clone());
+        }
     }
 
-    /// Makes a plan durable, and then visible.
-    fn commit(&mut self, plan: Plan<'_>) -> Result<(), StoreError> {
-        let shared = &self.shared;
-        let tables = &shared.tables;
-        let mut batch = tables.db.batch().durability(Some(PersistMode::SyncData));
-        let effects = plan.write(&mut batch);
-        if batch.is_empty() {
+    /// Makes a frame durable, and then visible.
+    fn commit(&mut self, frame: FrameBuilder, written: &[Written]) -> Result<(), StoreError> {
+        if frame.is_empty() {
             return Ok(());
         }
-        if self.last_version >= self.version_ceiling {
-            self.version_ceiling = self.last_version + VERSION_BLOCK;
-            let ceiling = self.version_ceiling.to_be_bytes();
-            batch.insert(&tables.meta, meta::VERSION_CEILING, ceiling);
+        let frame = frame.finish(self.next_frame, self.shared.clock.now());
+        let synced = self.active.append(&frame).and_then(|()| self.active.sync());
+        if let Err(error) = synced {
+            self.shared
+                .stop(&format!("writing the log failed: {error}"));
+            return Err(StoreError::ambiguous(error));
         }
-        let now = shared.clock.now();
-        if Shared::is_time_stale(self.persisted_time, now) {
-            self.persisted_time = now;
-            batch.insert(&tables.meta, meta::LATEST_TIME, now.as_millis().to_be_bytes());
+        self.shared.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        self.next_frame += 1;
+        let mut died_elsewhere = 0;
+        for Written { header, at } in written {
+            // A segment ends well below 4 GiB: see `EmbeddedOptions::check`.
+            let offset = u32::try_from(self.active_bytes + *at as u64).unwrap_or(u32::MAX);
+            let before = self.shared.log.apply(&self.active, header, offset);
+            let elsewhere = before.is_some_and(|place| place.segment != self.active.number);
+            died_elsewhere += u64::from(elsewhere);
+            self.active_entries.push((*header, offset));
         }
-        commit(shared, batch)?;
-        shared.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        self.show(effects);
+        self.active_bytes += frame.len() as u64;
+        self.cleaner.died(died_elsewhere);
+        if frame.capacity() <= BUFFER_BYTES_MAX {
+            self.buffer = frame;
+        }
         Ok(())
     }
 
-    fn show(&mut self, effects: Effects) {
-        self.shared.index.apply(effects.flips);
-        self.shared.floor.lower(&effects.expiries);
-        self.removed.add(&self.shared, effects.removed_bytes);
-    }
-
-    fn keep_secret(&self, asked: Vec<([u8; 32], Reply<[u8; 32]>)>) {
-        for (candidate, reply) in asked {
-            answer(reply, self.secret(candidate));
+    /// Goes on in a new segment when this one is full.
+    fn make_room(&mut self) -> io::Result<()> {
+        if self.active_bytes < self.limits.segment_bytes_max || self.shared.is_stopped() {
+            return Ok(());
         }
-    }
-
-    fn secret(&self, candidate: [u8; 32]) -> Result<[u8; 32], StoreError> {
-        let tables = &self.shared.tables;
-        let kept = tables.meta.get(meta::SECRET);
-        if let Some(kept) = kept.map_err(|error| Shared::unreadable(&error))? {
-            return kept.as_ref().try_into().map_err(|_| {
-                StoreError::unavailable("the store's secret is damaged; restore the folder")
-            });
-        }
-        if self.shared.is_stopped() {
-            return Err(self.shared.stopped_error());
-        }
-        let mut batch = tables.db.batch().durability(Some(PersistMode::SyncData));
-        batch.insert(&tables.meta, meta::SECRET, candidate);
-        commit(&self.shared, batch)?;
-        Ok(candidate)
-    }
-
-    fn wait_while_behind(&self) {
-        let tables = &self.shared.tables;
-        while tables.is_behind() && !self.shared.is_stopped() {
-            if tables.has_failed() {
-                self.shared.stop(BACKGROUND_FAILURE);
-            }
-            thread::sleep(BEHIND_SLEEP);
-        }
+        let header = SegmentHeader {
+            number: self.active.number + 1,
+            first_frame: self.next_frame,
+            next_version: self.next_version,
+            time: self.shared.clock.now(),
+        };
+        let next = segment::create(&self.shared.log_folder, &header, &[])?;
+        let full = std::mem::replace(&mut self.active, Arc::new(next));
+        full.seal(self.active_bytes);
+        self.active_bytes = SEGMENT_HEADER_BYTES as u64;
+        self.shared.log.add_segment(Arc::clone(&self.active));
+        self.cleaner.sealed(Sealed {
+            segment: full,
+            entries: std::mem::take(&mut self.active_entries),
+            end_frame: self.next_frame,
+        });
+        Ok(())
     }
 }
 
-const BACKGROUND_FAILURE: &str =
-    "writing a file in the background failed, perhaps because the disk is full";
-
-fn commit(shared: &Shared, batch: fjall::OwnedWriteBatch) -> Result<(), StoreError> {
-    match batch.commit() {
-        Ok(()) => Ok(()),
-        // The engine looks at this flag before it writes anything.
-        Err(fjall::Error::Poisoned) => {
-            shared.stop(BACKGROUND_FAILURE);
-            Err(shared.stopped_error())
-        }
-        Err(error) => {
-            shared.stop(&format!("writing the journal failed: {error}"));
-            Err(StoreError::ambiguous(error))
-        }
+fn refuse(taken: Taken, error: &StoreError) {
+    for swap in taken.swaps {
+        answer(swap.reply, Err(error.clone()));
+    }
+    for command in taken.moves {
+        answer(command.reply, Err(error.clone()));
     }
 }
 

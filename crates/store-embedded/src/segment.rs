@@ -1,0 +1,221 @@
+//! One file of the log.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use onlyonce_core::Timestamp;
+
+use crate::folder::{private_file, sync_folder};
+use crate::frame::SegmentHeader;
+use crate::record::{RECORD_HEADER_BYTES, StoredRow};
+
+/// Where a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) segment: u32,
+    pub(crate) offset: u32,
+    pub(crate) bytes: u32,
+}
+
+/// A deadline of a settled row, and the offset of its record.
+type Deadline = (Timestamp, u32);
+
+/// One file of the log.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: u32,
+    file: File,
+    /// How large the file is; 0 while it grows.
+    file_bytes: AtomicU64,
+    /// Records that are the latest of their id, and their bytes.
+    live_rows: AtomicU64,
+    live_bytes: AtomicU64,
+    deadlines: Mutex<Deadlines>,
+}
+
+/// The deadlines of the settled rows. A row that was removed or written anew stays until somebody
+/// asks for what is due and finds it dead.
+#[derive(Debug)]
+enum Deadlines {
+    /// Of the segment that is written to.
+    Growing(BTreeSet<Deadline>),
+    /// Of the others, latest first: 16 bytes for each row, and cheap to shorten where it is due.
+    Fixed(Vec<Deadline>),
+}
+
+impl Segment {
+    fn new(number: u32, file: File, file_bytes: u64, deadlines: Deadlines) -> Self {
+        Self {
+            number,
+            file,
+            file_bytes: AtomicU64::new(file_bytes),
+            live_rows: AtomicU64::new(0),
+            live_bytes: AtomicU64::new(0),
+            deadlines: Mutex::new(deadlines),
+        }
+    }
+
+    /// A segment that is not written to any more.
+    pub(crate) fn sealed(number: u32, file: File, file_bytes: u64) -> Self {
+        Self::new(number, file, file_bytes, Deadlines::Fixed(Vec::new()))
+    }
+
+    pub(crate) fn append(&self, frame: &[u8]) -> io::Result<()> {
+        (&self.file).write_all(frame)
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    pub(crate) fn read(&self, place: Place) -> io::Result<StoredRow> {
+        let mut bytes = vec![0; place.bytes as usize];
+        read_exact_at(&self.file, &mut bytes, place.offset.into())?;
+        Ok(StoredRow(Bytes::from(bytes)))
+    }
+
+    pub(crate) fn read_header(&self, offset: u32) -> io::Result<[u8; RECORD_HEADER_BYTES]> {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        read_exact_at(&self.file, &mut bytes, offset.into())?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn add_live(&self, bytes: u32) {
+        self.live_rows.fetch_add(1, Ordering::Relaxed);
+        self.live_bytes.fetch_add(bytes.into(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_live(&self, bytes: u32) {
+        self.live_bytes.fetch_sub(bytes.into(), Ordering::Relaxed);
+        // Whoever sees that no row is left also sees that the index points elsewhere.
+        self.live_rows.fetch_sub(1, Ordering::Release);
+    }
+
+    pub(crate) fn live_rows(&self) -> u64 {
+        self.live_rows.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that would be free if the segment were deleted now.
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        let file_bytes = self.file_bytes.load(Ordering::Relaxed);
+        file_bytes.saturating_sub(self.live_bytes())
+    }
+
+    fn deadlines(&self) -> MutexGuard<'_, Deadlines> {
+        self.deadlines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_deadline(&self, deadline: Timestamp, offset: u32) {
+        match &mut *self.deadlines() {
+            Deadlines::Growing(set) => {
+                set.insert((deadline, offset));
+            }
+            Deadlines::Fixed(list) => list.push((deadline, offset)),
+        }
+    }
+
+    /// Nothing is written to it after this.
+    pub(crate) fn seal(&self, file_bytes: u64) {
+        self.file_bytes.store(file_bytes, Ordering::Relaxed);
+        self.sort_deadlines();
+    }
+
+    /// To be called after the last deadline was added.
+    pub(crate) fn sort_deadlines(&self) {
+        let mut deadlines = self.deadlines();
+        let mut list = match &mut *deadlines {
+            Deadlines::Growing(set) => std::mem::take(set).into_iter().collect(),
+            Deadlines::Fixed(list) => std::mem::take(list),
+        };
+        list.sort_unstable_by(|one, other| other.cmp(one));
+        list.shrink_to_fit();
+        *deadlines = Deadlines::Fixed(list);
+    }
+
+    /// At most `limit` deadlines at or before `now`, earliest first, after the first `skip`.
+    pub(crate) fn due(&self, now: Timestamp, skip: usize, limit: usize) -> Vec<Deadline> {
+        let is_due = |(deadline, _): &&Deadline| deadline.has_passed(now);
+        match &*self.deadlines() {
+            Deadlines::Growing(set) => {
+                let due = set.iter().take_while(is_due);
+                due.skip(skip).take(limit).copied().collect()
+            }
+            Deadlines::Fixed(list) => {
+                let due = list.iter().rev().take_while(is_due);
+                due.skip(skip).take(limit).copied().collect()
+            }
+        }
+    }
+
+    /// Forgets deadlines whose rows are gone.
+    pub(crate) fn forget_deadlines(&self, dead: &BTreeSet<Deadline>) {
+        let Some(latest) = dead.last() else { return };
+        match &mut *self.deadlines() {
+            Deadlines::Growing(set) => {
+                for deadline in dead {
+                    set.remove(deadline);
+                }
+            }
+            Deadlines::Fixed(list) => {
+                let from = list.partition_point(|deadline| deadline > latest);
+                let mut end = list.split_off(from);
+                end.retain(|deadline| !dead.contains(deadline));
+                list.append(&mut end);
+            }
+        }
+    }
+}
+
+pub(crate) fn log_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:010}.log"))
+}
+
+/// The number in a file name that [`log_path`] made.
+pub(crate) fn log_number(name: &str) -> Option<u32> {
+    let digits = name.strip_suffix(".log")?;
+    (digits.len() == 10).then(|| digits.parse().ok()).flatten()
+}
+
+/// Makes a segment that begins with these frames. It appears whole or not at all, in place of one
+/// with the same number.
+pub(crate) fn create(folder: &Path, header: &SegmentHeader, frames: &[u8]) -> io::Result<Segment> {
+    let unfinished = folder.join("unfinished");
+    let mut file = private_file(&unfinished)?;
+    file.write_all(&header.encode())?;
+    file.write_all(frames)?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, log_path(folder, header.number))?;
+    sync_folder(folder)?;
+    let growing = Deadlines::Growing(BTreeSet::new());
+    Ok(Segment::new(header.number, file, 0, growing))
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                bytes = bytes.split_at_mut(read).1;
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,321 @@
+//! Folders that are damaged, half made, foreign or from the future. Whatever cannot be read is
+//! an error; it is never "no row", because a row that is missing lets a request run twice.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is how a test speaks"
+)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::*;
+use onlyonce_store::{Filter, ListStore, Store, StoreError, Swap, Version};
+use onlyonce_store_embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+
+const ROWS: u64 = 12;
+
+fn try_open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(&EmbeddedOptions {
+        segment_bytes_max: 2048,
+        dead_bytes_max: u64::MAX,
+        ..EmbeddedOptions::new(folder)
+    })
+}
+
+/// A store with rows in several segments, closed. Its last segment has several frames.
+async fn closed_store(folder: &Path) {
+    let store = try_open(folder).unwrap();
+    for number in 0..ROWS {
+        let version = win(&store, &id(number), None, Some(&executing(9))).await;
+        if number % 3 != 0 {
+            let next = completed(9, 300);
+            win(&store, &id(number), Some(version), Some(&next)).await;
+        }
+    }
+}
+
+/// Every row is right, or says that it cannot be read.
+async fn rows_are_right_or_corrupt(store: &EmbeddedStore) -> usize {
+    let mut corrupt = 0;
+    for number in 0..ROWS {
+        let expected = if number % 3 == 0 {
+            executing(9)
+        } else {
+            completed(9, 300)
+        };
+        match store.load(&id(number)).await {
+            Ok(row) => assert_eq!(row.expect("a row is missing").record, expected),
+            Err(StoreError::Corrupt { .. }) => corrupt += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    corrupt
+}
+
+/// Bit rot, anywhere in any file of the log: the store refuses to open, or every row is there or
+/// says that it is damaged.
+#[tokio::test]
+async fn a_flipped_byte_is_noticed_wherever_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    closed_store(&original).await;
+    let (mut refused, mut corrupt, mut untouched) = (0, 0, 0);
+    for file in fs::read_dir(original.join("log")).unwrap() {
+        let file = file.unwrap().file_name();
+        let length = fs::metadata(original.join("log").join(&file))
+            .unwrap()
+            .len();
+        // A prime step, so that every field of every structure gets its turn.
+        for at in (0..usize::try_from(length).unwrap()).step_by(7) {
+            let damaged = folder.path().join("damaged");
+            copy(&original, &damaged);
+            let path = damaged.join("log").join(&file);
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[at] ^= 1 << (at % 8);
+            fs::write(&path, bytes).unwrap();
+            match try_open(&damaged) {
+                Err(OpenError::Damaged { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+                Ok(store) => match rows_are_right_or_corrupt(&store).await {
+                    0 => untouched += 1,
+                    _ => corrupt += 1,
+                },
+            }
+            fs::remove_dir_all(&damaged).unwrap();
+        }
+    }
+    assert!(
+        refused > 0 && corrupt > 0 && untouched > 0,
+        "{refused} {corrupt} {untouched}"
+    );
+}
+
+/// A crash can cut the last frame anywhere. Then nobody was told of it, and the store opens with
+/// everything before it. A cut in any other segment is damage.
+#[tokio::test]
+async fn a_log_cut_in_its_last_frame_opens_and_one_cut_elsewhere_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    closed_store(&original).await;
+    let files = log_files(&original);
+    let (last, others) = files.split_last().unwrap();
+    let whole = fs::read(last).unwrap();
+    // Frames begin with this; a body of the tests never has it.
+    let last_frame = whole
+        .windows(4)
+        .rposition(|bytes| bytes == b"frm1")
+        .unwrap();
+    for cut in last_frame..whole.len() {
+        let damaged = folder.path().join("damaged");
+        copy(&original, &damaged);
+        let path = damaged.join("log").join(last.file_name().unwrap());
+        fs::write(&path, &whole[..cut]).unwrap();
+        let store = try_open(&damaged).unwrap();
+        for number in 0..ROWS - 1 {
+            assert!(store.load(&id(number)).await.unwrap().is_some());
+        }
+        drop(store);
+        fs::remove_dir_all(&damaged).unwrap();
+    }
+    let hint = |path: &Path| path.with_extension("hint");
+    for file in others {
+        for cut in [1, 44, 100, 1000] {
+            let damaged = folder.path().join("damaged");
+            copy(&original, &damaged);
+            let path = damaged.join("log").join(file.file_name().unwrap());
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..bytes.len() - cut.min(bytes.len())]).unwrap();
+            let _ = fs::remove_file(hint(&path));
+            let opened = try_open(&damaged);
+            assert!(
+                matches!(opened, Err(OpenError::Damaged { .. })),
+                "{opened:?}"
+            );
+            fs::remove_dir_all(&damaged).unwrap();
+        }
+    }
+}
+
+/// After a power cut the last frame may have holes where sectors did not reach the disk. It was
+/// not acknowledged, so the store must open without it. The same frame with a flipped bit and no
+/// hole may have been acknowledged, so the store must not.
+#[tokio::test]
+async fn a_last_frame_with_a_hole_is_torn_and_one_with_a_flipped_bit_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    let store = open(&original);
+    win(&store, &id(0), None, Some(&executing(9))).await;
+    win(&store, &id(1), None, Some(&completed(9, 5000))).await;
+    drop(store);
+    let file = log_files(&original).pop().unwrap();
+    let whole = fs::read(&file).unwrap();
+    let mut with_hole = whole.clone();
+    with_hole[1024..1536].fill(0);
+    fs::write(&file, &with_hole).unwrap();
+    let torn = folder.path().join("torn");
+    copy(&original, &torn);
+    let store = open(&torn);
+    assert!(store.load(&id(0)).await.unwrap().is_some());
+    assert!(store.load(&id(1)).await.unwrap().is_none());
+    let mut flipped = whole;
+    flipped[1200] ^= 4;
+    fs::write(&file, &flipped).unwrap();
+    let opened = try_open(&original);
+    assert!(
+        matches!(opened, Err(OpenError::Damaged { .. })),
+        "{opened:?}"
+    );
+}
+
+/// A frame that is lost in the middle looks like a torn one, except that others follow it.
+#[tokio::test]
+async fn a_hole_before_the_last_frame_is_damage_and_not_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    win(&store, &id(0), None, Some(&completed(9, 5000))).await;
+    win(&store, &id(1), None, Some(&completed(9, 50))).await;
+    win(&store, &id(2), None, Some(&completed(9, 50))).await;
+    drop(store);
+    let file = log_files(folder.path()).pop().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[512..2048].fill(0);
+    fs::write(&file, &bytes).unwrap();
+    let opened = try_open(folder.path());
+    assert!(
+        matches!(opened, Err(OpenError::Damaged { .. })),
+        "{opened:?}"
+    );
+}
+
+/// A row that cannot be read is an unknown outcome. It must show up wherever one looks, and an
+/// operator must be able to remove it.
+#[tokio::test]
+async fn a_damaged_row_is_corrupt_everywhere_and_can_be_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let first = win(&store, &id(0), None, Some(&completed(9, 300))).await;
+    win(&store, &id(1), None, Some(&completed(9, 300))).await;
+    // Behind the store's back: a bit of the first row's body, and one of the second's header.
+    let file = log_files(folder.path()).pop().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let frames: Vec<_> = (0..bytes.len() - 4)
+        .filter(|at| bytes[*at..].starts_with(b"frm1"))
+        .collect();
+    bytes[frames[0] + 32 + 57 + 200] ^= 1;
+    bytes[frames[1] + 32 + 6] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+
+    let version = |result: Result<Option<_>, StoreError>| match result {
+        Err(StoreError::Corrupt { version, .. }) => version,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(version(store.load(&id(0)).await), first);
+    let lost = store.swap(&id(0), None, Some(&executing(9))).await;
+    assert!(matches!(lost, Err(StoreError::Corrupt { version, .. }) if version == first));
+    let page = store.list(&Filter::default(), None, 10).await.unwrap();
+    assert_eq!(page.entries.len(), 2);
+    assert!(page.entries.iter().all(|entry| entry.row.is_err()));
+
+    let unreadable = version(store.load(&id(1)).await);
+    assert_eq!(unreadable, Version(0));
+    for (id, version) in [(id(0), first), (id(1), unreadable)] {
+        let removed = store.swap(&id, Some(version), None).await.unwrap();
+        assert!(matches!(removed, Swap::Won(_)));
+        assert_eq!(store.load(&id).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_log_file_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    closed_store(folder.path()).await;
+    let files = log_files(folder.path());
+    fs::remove_file(&files[files.len() / 2]).unwrap();
+    let opened = try_open(folder.path());
+    assert!(
+        matches!(opened, Err(OpenError::Damaged { .. })),
+        "{opened:?}"
+    );
+    for file in log_files(folder.path()) {
+        fs::remove_file(file).unwrap();
+    }
+    let opened = try_open(folder.path());
+    assert!(
+        matches!(opened, Err(OpenError::Damaged { .. })),
+        "{opened:?}"
+    );
+}
+
+/// An older onlyonce that reads a newer folder as far as it understands it would lose rows.
+#[test]
+fn a_folder_of_a_newer_format_is_refused_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let format = folder.path().join("FORMAT");
+    let text = fs::read_to_string(&format).unwrap();
+    fs::write(&format, text.replace("format 1", "format 2")).unwrap();
+    let Err(
+        error @ OpenError::NewerFormat {
+            found: 2, known: 1, ..
+        },
+    ) = try_open(folder.path())
+    else {
+        panic!("opened a newer format");
+    };
+    assert!(error.to_string().contains("upgrade onlyonce"), "{error}");
+}
+
+/// A wrong path in the configuration must not scatter files among somebody's photographs.
+#[test]
+fn a_folder_with_other_things_in_it_is_refused_and_left_alone() {
+    for name in ["photographs", "log/access.log", "FORMAT"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "something else").unwrap();
+        let opened = try_open(folder.path());
+        assert!(
+            matches!(opened, Err(OpenError::NotOurs { .. })),
+            "{name}: {opened:?}"
+        );
+        assert!(path.exists());
+        assert!(!folder.path().join("log/0000000001.log").exists());
+    }
+}
+
+/// Responses and the secret are in there.
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_made_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("not/there/yet");
+    let store = open(&folder);
+    store.secret([7; 32]).await.unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("log")), 0o700);
+    assert_eq!(mode(&folder.join("secret")), 0o600);
+    assert_eq!(mode(&log_files(&folder)[0]), 0o600);
+}
+
+/// With another secret every key has another id, and every retry would run again.
+#[tokio::test]
+async fn a_damaged_secret_is_an_error_and_not_a_new_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    assert_eq!(store.secret([1; 32]).await.unwrap(), [1; 32]);
+    let path = folder.path().join("secret");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert!(store.secret([2; 32]).await.is_err());
+    fs::write(&path, []).unwrap();
+    assert!(store.secret([2; 32]).await.is_err());
+}
