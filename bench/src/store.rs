@@ -204,7 +204,7 @@ where
         task.await.unwrap();
     }
     let count = done.load(Ordering::Relaxed) as f64;
-    let cpu_us = (processor_time() - cpu).as_micros() as f64 / count;
+    let cpu_us = processor_time().saturating_sub(cpu).as_micros() as f64 / count;
     Measured {
         rate: count / started.elapsed().as_secs_f64(),
         cpu_us,

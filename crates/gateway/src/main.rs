@@ -21,6 +21,7 @@ mod listener;
 mod logging;
 mod principal;
 mod proxy;
+mod request_id;
 mod serve;
 mod tls;
 mod upstream;

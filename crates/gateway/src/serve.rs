@@ -20,6 +20,7 @@ use crate::forward::Rewriting;
 use crate::listener::{Listener, ListenerLimits};
 use crate::logging::{LogObservations, LogObserver};
 use crate::proxy::Proxy;
+use crate::request_id::RequestIds;
 use crate::upstream::{Connector, Limits, Upstream};
 use crate::{admin, principal, tls};
 
@@ -64,13 +65,14 @@ impl Gateway {
         let announcements = announce(&config, &front, &back)?;
         let (address, admin) = (local(&front)?, local(&back)?);
         let service = layer.layer(proxy);
+        let ids = Arc::new(RequestIds::new());
+        let answer = move |request| {
+            let (ids, mut service) = (Arc::clone(&ids), service.clone());
+            async move { ids.serve(request, |request| service.call(request)).await }
+        };
         let admin_engine = engine.clone();
         let listeners = vec![
-            tokio::spawn(front.serve(
-                move |request| service.clone().call(request),
-                stopped.clone(),
-                grace,
-            )),
+            tokio::spawn(front.serve(answer, stopped.clone(), grace)),
             tokio::spawn(back.serve(
                 move |request| admin::answer(admin_engine.clone(), request),
                 stopped,

@@ -1,0 +1,98 @@
+//! A name for every request, the same in the logs, at the upstream and at the client.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{HeaderName, HeaderValue, Request, Response};
+use tracing::Instrument;
+use uuid::Uuid;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest id that is taken over from a client.
+const BYTES_MAX: usize = 128;
+
+/// Gives out ids: unpredictable for each process, counted within it.
+pub(crate) struct RequestIds {
+    process: Uuid,
+    count: AtomicU64,
+}
+
+impl RequestIds {
+    pub(crate) fn new() -> Self {
+        Self {
+            process: Uuid::new_v4(),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// The client's own id if it sent a harmless one, or else a new one.
+    fn of<B>(&self, request: &Request<B>) -> Option<HeaderValue> {
+        let given = request.headers().get(REQUEST_ID);
+        let harmless = |value: &&HeaderValue| {
+            value.len() <= BYTES_MAX && value.as_bytes().iter().all(u8::is_ascii_graphic)
+        };
+        given.filter(harmless).cloned().or_else(|| {
+            let count = self.count.fetch_add(1, Ordering::Relaxed);
+            HeaderValue::from_str(&format!("{}-{count}", self.process.simple())).ok()
+        })
+    }
+
+    /// Serves a request under its id.
+    pub(crate) async fn serve<B, RB, Fut>(
+        &self,
+        mut request: Request<B>,
+        serve: impl FnOnce(Request<B>) -> Fut,
+    ) -> Result<Response<RB>, Infallible>
+    where
+        Fut: Future<Output = Result<Response<RB>, Infallible>>,
+    {
+        let Some(id) = self.of(&request) else {
+            return serve(request).await;
+        };
+        let text = id.to_str().unwrap_or_default();
+        let span = tracing::info_span!(
+            "request",
+            id = text,
+            method = %request.method(),
+            path = request.uri().path(),
+        );
+        request.headers_mut().insert(REQUEST_ID, id.clone());
+        let mut response = serve(request).instrument(span.clone()).await?;
+        tracing::debug!(parent: &span, status = response.status().as_u16(), "answered");
+        // An answer that names itself, or its first request, keeps that name.
+        response.headers_mut().entry(REQUEST_ID).or_insert(id);
+        Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: Option<&str>) -> Request<()> {
+        let builder = Request::builder();
+        id.into_iter()
+            .fold(builder, |builder, id| builder.header(REQUEST_ID, id))
+            .body(())
+            .unwrap()
+    }
+
+    #[test]
+    fn every_request_has_an_id_of_its_own_unless_it_brings_one() {
+        let ids = RequestIds::new();
+        assert_ne!(ids.of(&request(None)), ids.of(&request(None)));
+        assert_eq!(ids.of(&request(Some("mine"))).unwrap(), "mine");
+    }
+
+    /// An id goes into the logs: it must not be able to write lines of its own there.
+    #[test]
+    fn an_id_that_is_too_long_or_not_plain_is_replaced() {
+        let ids = RequestIds::new();
+        let long = "x".repeat(BYTES_MAX + 1);
+        for id in ["with space", long.as_str()] {
+            assert_ne!(ids.of(&request(Some(id))).unwrap(), id);
+        }
+    }
+}
