@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod codec;
+mod command;
 mod fence;
 pub mod fingerprint;
 mod headers;
@@ -28,11 +29,12 @@ mod seal;
 mod secret;
 mod time;
 
+pub use command::{Claim, Command, Decision, Next, Resolution, Verdict};
 pub use fence::Fence;
 pub use fingerprint::{FieldDigests, Fingerprint, FingerprintPolicy};
 pub use headers::HeaderBlock;
 pub use key::{Key, KeyLimits};
-pub use machine::{Claim, Command, Decision, Next, Resolution, Verdict, step};
+pub use machine::step;
 pub use policy::{Expiry, Policy, PolicyBuilder, PolicyError, Reconcile, Reuse, Upstream};
 pub use record::{
     Record, Response, State, StateKind, StoredResponse, TombstoneReason, UnknownReason,

@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onlyonce_core::{Policy, Record, RecordId, StoredResponse, Timestamp};
-use onlyonce_engine::{Engine, Event, Finished, Observer, Policies, Reply};
-use onlyonce_store::{MemoryStore, Row, Store, StoreError, StoreProfile, Swap, Version};
+use onlyonce_core::{Policy, Record, RecordId, StateKind, StoredResponse, Timestamp};
+use onlyonce_engine::{Engine, EngineConfig, Event, Finished, Observer, Policies, Reply};
+use onlyonce_store::{
+    Filter, ListStore, MemoryStore, Row, Store, StoreError, StoreProfile, Swap, Version,
+};
 
 /// A caller whose name does not matter.
 pub(crate) const ANYBODY: &[u8] = b"anybody";
@@ -174,4 +176,28 @@ impl Store for Faulty {
     async fn secret(&self, candidate: [u8; 32]) -> Result<[u8; 32], StoreError> {
         self.store.secret(candidate).await
     }
+}
+
+/// The states of all rows.
+pub(crate) async fn kinds(store: &MemoryStore) -> Vec<StateKind> {
+    let page = store.list(&Filter::default(), None, 100).await.unwrap();
+    page.entries
+        .into_iter()
+        .map(|entry| entry.row.unwrap().record.state.kind())
+        .collect()
+}
+
+/// A quick engine over a store that fails as scripted.
+pub(crate) async fn faulty(store: &Faulty) -> Engine<Faulty> {
+    let config = EngineConfig {
+        store_timeout: Duration::from_millis(50),
+        settle_patience: Duration::from_millis(300),
+        ..EngineConfig::default()
+    };
+    Engine::builder(store.clone())
+        .config(config)
+        .without_background()
+        .open()
+        .await
+        .unwrap()
 }
