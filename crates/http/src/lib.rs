@@ -4,6 +4,41 @@
 //! gets the first answer, byte for byte. The life of a request is in `service.rs`, from the route
 //! to the reply; start there.
 //!
+#![cfg_attr(feature = "axum", doc = "```")]
+#![cfg_attr(not(feature = "axum"), doc = "```ignore")]
+//! use axum::{Router, routing::post};
+//! use onlyonce_engine::Engine;
+//! use onlyonce_http::{Config, Execution, IdempotencyLayer};
+//! use onlyonce_store::MemoryStore;
+//!
+//! async fn pay(execution: Execution) -> String {
+//!     format!("charged under {}", execution.child_key("card"))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::default(); // every POST and PATCH, with a key
+//! let engine = Engine::builder(MemoryStore::new())
+//!     .policies(config.routes.policies())
+//!     .open()
+//!     .await?;
+//! let app = Router::new()
+//!     .route("/payments", post(pay))
+//!     .layer(IdempotencyLayer::new(engine, config));
+//! # use axum::body::{Body, to_bytes};
+//! # use tower::ServiceExt;
+//! # let pay_once = async || {
+//! #     let request = http::Request::post("/payments").header("idempotency-key", "order-42");
+//! #     app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+//! # };
+//! # let (first, again) = (pay_once().await, pay_once().await);
+//! # assert_eq!(again.headers()["idempotency-replayed"], "true");
+//! # let (first, again) = (first.into_body(), again.into_body());
+//! # assert_eq!(to_bytes(first, 99).await?, to_bytes(again, 99).await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | to see | read |
 //! |---|---|
 //! | the life of a request | `service.rs`, then `work.rs` |
