@@ -182,9 +182,7 @@ fn hash_head(hash: &mut KeyedHash, policy: &FingerprintPolicy, payload: &Payload
     );
     match payload.content_type {
         Some(value) => {
-            let mut essence = content::essence(value).to_vec();
-            essence.make_ascii_lowercase();
-            hash_optional(hash, Some(&essence));
+            hash_optional(hash, Some(&content::media_type(value)));
         }
         None => hash_optional(hash, None),
     }

@@ -70,7 +70,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 
     async fn release(&self, id: &RecordId, fence: Fence) {
-        let deadline = self.runtime.elapsed() + self.config.settle_patience;
+        let deadline = self
+            .runtime
+            .elapsed()
+            .saturating_add(self.config.settle_patience);
         let mut pause = RETRY_PAUSE_MIN;
         while let Err(error) = self
             .apply(id, &Command::Release { fence }, Start::Read)

@@ -87,12 +87,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         match end {
             End::Finished(finished) => self.finish(&id, row, finished, started).await,
             End::Panicked => {
-                self.give_up(&id, row, UnknownReason::Panicked, started)
-                    .await
+                Box::pin(self.give_up(&id, row, UnknownReason::Panicked, started)).await
             }
             End::ShutDown => {
-                self.give_up(&id, row, UnknownReason::ShutDown, started)
-                    .await
+                Box::pin(self.give_up(&id, row, UnknownReason::ShutDown, started)).await
             }
         }
     }
@@ -134,7 +132,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         loop {
             self.runtime.sleep(pause).await;
             pause = every;
-            match self.renew(&id, fence, row.clone()).await {
+            // Boxed: most work ends before it, and would carry its future about.
+            match Box::pin(self.renew(&id, fence, row.clone())).await {
                 Ok(Some(renewed)) => {
                     if let State::Executing { lease_until } = renewed.record.state {
                         execution.renewed_until(lease_until);

@@ -228,7 +228,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let Some((wait, ticket)) = ticket else {
             return Ok(Answer::Told(in_flight));
         };
-        let deadline = self.runtime.elapsed() + wait;
+        let deadline = self.runtime.elapsed().saturating_add(wait);
         let mut pause = self.config.wait_poll_min;
         loop {
             // Listening begins before looking, or a settlement in between would go unheard.

@@ -144,7 +144,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     ) -> Result<Applied, EngineError> {
         let fence = row.record.fence;
         let mut command = self.command(id, fence, outcome)?;
-        let deadline = self.runtime.elapsed() + self.config.settle_patience;
+        let deadline = self
+            .runtime
+            .elapsed()
+            .saturating_add(self.config.settle_patience);
         let mut pause = RETRY_PAUSE_MIN;
         let mut start = Start::Seen(Some(row));
         loop {

@@ -4,6 +4,7 @@
 //! Any number of processes may sweep one store. Every row is dealt with by a swap, so of several
 //! sweepers one wins and the others find nothing due.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
@@ -86,8 +87,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Weak::upgrade(&engine).filter(|inner| !inner.tasks.is_draining())
             {
                 inner.refresh_clock().await;
-                // A store that fails was reported by whoever called it; the next pass tries again.
-                let _ = inner.sweep().await;
+                // A store that fails was reported by whoever called it, and an observer that panics
+                // must not end sweeping; the next pass tries again.
+                let _ = AssertUnwindSafe(inner.sweep()).catch_unwind().await;
                 drop(inner);
                 runtime.sleep(every).await;
             }
@@ -104,17 +106,22 @@ impl<S: Store, R: Runtime> Inner<S, R> {
 
     async fn sweep(self: &Arc<Self>) -> Result<SweepReport, EngineError> {
         let mut report = SweepReport::default();
+        // Rows that fail stay due; they must not hide those behind them.
+        let mut failed = HashSet::new();
         for _ in 0..BATCHES_MAX {
-            let due = self.due(self.config.sweep_batch).await?;
-            let (found, failed) = (due.len(), report.failed);
+            let mut due = self.due(self.config.sweep_batch + failed.len()).await?;
+            let found = due.len();
+            due.retain(|id| !failed.contains(id));
             let mut swept = stream::iter(due)
-                .map(|id| async move { self.sweep_one(id).await })
+                .map(|id| async move { (id, self.sweep_one(id).await) })
                 .buffer_unordered(self.config.sweep_concurrency);
-            while let Some(decision) = swept.next().await {
+            while let Some((id, decision)) = swept.next().await {
                 report.count(decision);
+                if decision.is_none() {
+                    failed.insert(id);
+                }
             }
-            // Rows that fail stay due; going on with nothing else would never end.
-            if found < self.config.sweep_batch || report.failed - failed == found {
+            if found < self.config.sweep_batch {
                 break;
             }
         }

@@ -15,7 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::service::Guard;
-use crate::{Body, BoxError, Config};
+use crate::{Body, BoxError, Config, Settle};
 
 /// Makes the writes of any tower service safe to retry.
 ///
@@ -111,7 +111,12 @@ where
         let mut inner = std::mem::replace(&mut self.inner, next);
         if self.guard.lets_pass(&request) {
             let passing = inner.call(request.map(Body::streaming));
-            return Box::pin(async { Ok(passing.await?.map(Body::streaming)) });
+            return Box::pin(async {
+                let mut response = passing.await?;
+                // A word about keys is no business of the client's, guarded or not.
+                Settle::take(response.headers_mut());
+                Ok(response.map(Body::streaming))
+            });
         }
         let guard = Arc::clone(&self.guard);
         Box::pin(async move { guard.serve(inner, request).await })

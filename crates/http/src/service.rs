@@ -9,6 +9,7 @@
 //! ```
 //! Every refusal happens before anything is written; nothing is executed without a durable claim.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -122,14 +123,16 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         let (parts, body) = request.into_parts();
         let (method, path) = (&parts.method, parts.uri.path());
         if let Some(id) = self.operation_asked(method, path) {
-            return Ok(self.operation(&id, &parts).await);
+            // Boxed, as below: what is rare must not make every request's future larger.
+            return Ok(Box::pin(self.operation(&id, &parts)).await);
         }
         let Some(route) = self.config.routes.find(method, path) else {
             let request = Request::from_parts(parts, Body::streaming(body));
             return Ok(inner.call(request).await?.map(Body::streaming));
         };
         if route.mode == Mode::Observe {
-            return self.observe(inner, Request::from_parts(parts, body)).await;
+            let request = Request::from_parts(parts, body);
+            return Box::pin(self.observe(inner, request)).await;
         }
         let key = match self.key(route, &parts) {
             Ok(Some(key)) => key,
@@ -261,15 +264,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes()));
         let lines: Vec<_> = lines.collect();
+        let content_type = content_type(parts);
         let payload = Payload {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             query: parts.uri.query(),
             headers: &lines,
-            content_type: parts
-                .headers
-                .get(header::CONTENT_TYPE)
-                .map(HeaderValue::as_bytes),
+            content_type: content_type.as_deref(),
             body,
         };
         self.engine.request(&route.name, key, &scope, &payload)
@@ -294,6 +295,19 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 pub(crate) struct Content {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
+}
+
+/// The media type of a request. Several lines are joined, which is no media type, so the body
+/// counts byte by byte and every line counts.
+fn content_type(parts: &Parts) -> Option<Cow<'_, [u8]>> {
+    let mut lines = parts.headers.get_all(header::CONTENT_TYPE).iter();
+    let first = lines.next()?.as_bytes();
+    let joined = lines.fold(Cow::Borrowed(first), |mut joined, line| {
+        joined.to_mut().extend_from_slice(b", ");
+        joined.to_mut().extend_from_slice(line.as_bytes());
+        joined
+    });
+    Some(joined)
 }
 
 /// What is needed of a request to explain why it does not match.

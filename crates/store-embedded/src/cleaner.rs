@@ -180,10 +180,16 @@ impl Cleaner {
     /// next: if it came undone after one whose removals it needs, rows would rise again.
     fn delete(&self, segment: &Segment) -> io::Result<()> {
         let folder = &self.shared.log_folder;
-        self.shared.log.remove_segment(segment.number);
         let _ = std::fs::remove_file(hint::path(folder, segment.number));
-        std::fs::remove_file(log_path(folder, segment.number))?;
+        match std::fs::remove_file(log_path(folder, segment.number)) {
+            // An earlier attempt got this far and could not make it durable.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            deleted => deleted?,
+        }
         sync_folder(folder)?;
+        // Only now: as long as it counts as the oldest, the next one is not deleted, and no gap
+        // is left behind that the next start would take for damage.
+        self.shared.log.remove_segment(segment.number);
         let counters = &self.shared.counters;
         counters.segments_deleted.fetch_add(1, Ordering::Relaxed);
         Ok(())

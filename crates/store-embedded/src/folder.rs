@@ -116,14 +116,21 @@ impl Folder {
     }
 }
 
-/// The secret in a store's folder; `candidate`, which is then kept, if there is none.
-pub(crate) fn secret(folder: &Path, candidate: [u8; 32]) -> io::Result<[u8; 32]> {
+/// The secret in a store's folder; `candidate`, which is then kept, if there is none and no row
+/// can have been written under another one.
+pub(crate) fn secret(folder: &Path, candidate: [u8; 32], had_frames: bool) -> io::Result<[u8; 32]> {
     match fs::read(folder.join("secret")) {
         Ok(kept) => kept
             .split_last_chunk::<4>()
             .filter(|(secret, crc)| crc32fast::hash(secret).to_be_bytes() == **crc)
             .and_then(|(secret, _)| secret.try_into().ok())
             .ok_or_else(|| io::Error::other("the file secret is damaged: restore it")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && had_frames => {
+            Err(io::Error::other(
+                "the file secret is missing, and under a new one no stored key would be found: \
+                 restore it, or supply the secret that the keys were made with",
+            ))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let mut bytes = candidate.to_vec();
             bytes.extend(crc32fast::hash(&candidate).to_be_bytes());

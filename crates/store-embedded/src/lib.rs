@@ -2,8 +2,9 @@
 //!
 //! It promises what the port asks for, to one process: of two writers expecting the same version
 //! exactly one wins, and what it acknowledged survives `kill -9` and a power cut. It refuses a
-//! folder that another process uses, that is not its own, that a newer onlyonce wrote, or in which
-//! something acknowledged is missing. After any failed write it stops writing and goes on reading;
+//! folder that another process uses, that is not its own, that a newer onlyonce wrote, or whose log has
+//! a gap or damage in it. (Whole files missing at either end cannot be told from files that were
+//! never there.) After any failed write it stops writing and goes on reading;
 //! a restart recovers.
 //!
 //! Rows are appended to a log, in frames: one frame and one sync for everything that was waiting.

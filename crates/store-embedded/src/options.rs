@@ -6,6 +6,9 @@ use crate::OpenError;
 
 const MIB: u64 = 1024 * 1024;
 
+/// More would only hide that the disk cannot follow.
+const QUEUE_SWAPS_MAX: usize = 1_000_000;
+
 /// How an [`EmbeddedStore`](crate::EmbeddedStore) is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedOptions {
@@ -50,7 +53,9 @@ impl EmbeddedOptions {
     }
 
     pub(crate) fn check(&self) -> Result<(), OpenError> {
-        let wrong = if self.queue_swaps_max == 0 || self.batch_swaps_max == 0 {
+        let wrong = if self.queue_swaps_max > QUEUE_SWAPS_MAX {
+            "queue_swaps_max must be at most 1,000,000"
+        } else if self.queue_swaps_max == 0 || self.batch_swaps_max == 0 {
             "queue_swaps_max and batch_swaps_max must be at least 1"
         } else if self.record_bytes_max > self.queue_bytes_max {
             "record_bytes_max must not be above queue_bytes_max, or the largest record could never be queued"

@@ -1,6 +1,11 @@
 //! Reading a segment frame by frame, and telling a torn end from damage.
 
+use std::ops::Range;
+
+use bytes::Bytes;
+
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{RecordHeader, StoredRow, records};
 
 /// The smallest unit that a disk writes whole.
 const SECTOR_BYTES: usize = 512;
@@ -30,7 +35,8 @@ pub(crate) fn frames(
             (header, payload) => {
                 let is_cut = header.is_some() && payload.is_none();
                 let is_last = end_frame.is_none() && !has_frame_after(rest, number);
-                if is_last && (is_cut || is_torn(rest, at)) {
+                let zeros = whole_records(header.as_ref(), payload);
+                if is_last && (is_cut || is_torn(rest, at, &zeros)) {
                     tracing::warn!(
                         segment = segment.number,
                         "dropped a frame that was not written to its end; nobody was told of it"
@@ -59,11 +65,36 @@ fn has_frame_after(bytes: &[u8], number: u64) -> bool {
 }
 
 /// Whether the bytes from `at` on look as a write leaves them that did not reach the disk whole:
-/// too few for a header, or with a sector that is empty. Without such a sign they are taken for
-/// damaged, not for torn.
-fn is_torn(rest: &[u8], at: usize) -> bool {
-    let (first, others) = rest.split_at((SECTOR_BYTES - at % SECTOR_BYTES).min(rest.len()));
-    let mut sectors = std::iter::once(first).chain(others.chunks(SECTOR_BYTES));
+/// too few for a header, or with a sector that is empty and should not be. Without such a sign
+/// they are taken for damaged, not for torn.
+fn is_torn(rest: &[u8], at: usize, whole: &[Range<usize>]) -> bool {
+    let mut begin = 0;
+    let mut end = (SECTOR_BYTES - at % SECTOR_BYTES).min(rest.len());
+    while begin < rest.len() {
+        let sector = rest.get(begin..end).unwrap_or_default();
+        let is_meant = whole
+            .iter()
+            .any(|range| range.start <= begin && end <= range.end);
+        if !is_meant && sector.iter().all(|byte| *byte == 0) {
+            return true;
+        }
+        begin = end;
+        end = (end + SECTOR_BYTES).min(rest.len());
+    }
     rest.len() < FRAME_HEADER_BYTES
-        || sectors.any(|sector| sector.iter().all(|byte| *byte == 0) && !sector.is_empty())
+}
+
+/// Where the records of a frame lie that are as they were written, whatever is wrong with others.
+/// An empty sector within one is part of somebody's answer.
+fn whole_records(header: Option<&FrameHeader>, payload: Option<&[u8]>) -> Vec<Range<usize>> {
+    let (Some(_), Some(payload)) = (header, payload) else {
+        return Vec::new();
+    };
+    let is_whole = |(begin, header): (usize, RecordHeader)| {
+        let range = begin..begin + header.record_bytes() as usize;
+        let row = StoredRow(Bytes::copy_from_slice(payload.get(range.clone())?));
+        let placed = FRAME_HEADER_BYTES + range.start..FRAME_HEADER_BYTES + range.end;
+        row.decode(&header.id).is_ok().then_some(placed)
+    };
+    records(payload).flatten().filter_map(is_whole).collect()
 }

@@ -71,10 +71,12 @@ impl Log {
             Kind::Settled => {
                 self.open.remove(&id);
                 segment.add_live(bytes);
+                let before = self.index.set(id, Some(place));
+                // After the index: whoever finds the deadline must find the row alive.
                 if let Some(deadline) = header.deadline {
                     segment.add_deadline(deadline, offset);
                 }
-                self.index.set(id, Some(place))
+                before
             }
             Kind::Removed => {
                 self.open.remove(&id);

@@ -179,7 +179,12 @@ impl Store for EmbeddedStore {
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
-        Ok(self.shared().clock.now())
+        let shared = self.shared();
+        // Whoever asks for the time to see whether the store is well is told that it is not.
+        if shared.is_stopped() {
+            return Err(shared.stopped_error());
+        }
+        Ok(shared.clock.now())
     }
 
     async fn secret(&self, candidate: [u8; 32]) -> Result<[u8; 32], StoreError> {
@@ -236,6 +241,7 @@ fn start(options: &EmbeddedOptions) -> Result<Running, OpenError> {
         active_bytes: recovered.active_bytes,
         active_entries: recovered.active_entries,
         next_frame: recovered.next_frame,
+        had_frames: recovered.next_frame > 1,
         next_version: recovered.next_version,
         buffer: Vec::new(),
     };

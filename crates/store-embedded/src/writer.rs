@@ -78,6 +78,8 @@ pub(crate) struct Writer {
     pub(crate) active_bytes: u64,
     pub(crate) active_entries: Vec<Entry>,
     pub(crate) next_frame: u64,
+    /// Whether anything was written before the store was opened.
+    pub(crate) had_frames: bool,
     pub(crate) next_version: u64,
     pub(crate) buffer: Vec<u8>,
 }
@@ -141,7 +143,7 @@ impl Writer {
                 taken.moves.push(command);
             }
             Command::Secret { candidate, reply } => {
-                let secret = folder::secret(&self.shared.folder, candidate);
+                let secret = folder::secret(&self.shared.folder, candidate, self.had_frames);
                 answer(reply, secret.map_err(|error| reader::unreadable(&error)));
             }
         }

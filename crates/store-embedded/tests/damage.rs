@@ -319,3 +319,43 @@ async fn a_damaged_secret_is_an_error_and_not_a_new_secret() {
     fs::write(&path, []).unwrap();
     assert!(store.secret([2; 32]).await.is_err());
 }
+
+/// Without its secret a folder's keys have other ids, and every retry would run again.
+#[tokio::test]
+async fn a_missing_secret_beside_rows_is_an_error_and_not_a_new_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.secret([1; 32]).await.unwrap();
+    let _ = store.swap(&id(1), None, Some(&released(9))).await.unwrap();
+    drop(store);
+    std::fs::remove_file(folder.path().join("secret")).unwrap();
+    assert!(open(folder.path()).secret([2; 32]).await.is_err());
+}
+
+/// An answer of zeros, written together with a claim, must not make damage to the claim look like
+/// a write that never finished: the claim would be forgotten and run again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_zeros_does_not_excuse_a_flipped_bit_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    win(&store, &id(1), None, Some(&executing(5))).await;
+    let (claim, answer) = (executing(10), zeros(8192));
+    let (claimed, answered) = (id(2), id(3));
+    let (one, other) = tokio::join!(
+        store.swap(&answered, None, Some(&answer)),
+        store.swap(&claimed, None, Some(&claim)),
+    );
+    assert!(matches!((one, other), (Ok(Swap::Won(_)), Ok(Swap::Won(_)))));
+    drop(store);
+    let log = log_files(folder.path()).pop().unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    let at = bytes
+        .windows(32)
+        .position(|window| window == claimed.as_bytes())
+        .unwrap();
+    bytes[at + 40] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    if let Ok(store) = try_open(folder.path()) {
+        assert!(!matches!(store.load(&claimed).await, Ok(None)), "forgotten");
+    }
+}

@@ -57,6 +57,58 @@ pub(super) fn essence(content_type: &[u8]) -> &[u8] {
     content_type.get(..end).unwrap_or_default().trim_ascii()
 }
 
+/// A media type as it counts: what only differs in spelling is the same, what may change the
+/// meaning of the body is not.
+///
+/// Parameters count, but for a multipart boundary, which is new on every retry and does not
+/// change the parts, and for `charset=utf-8` on JSON, which says what is so anyway. Parameters
+/// that cannot be read count as they are.
+pub(super) fn media_type(content_type: &[u8]) -> Vec<u8> {
+    let mut counted = essence(content_type).to_ascii_lowercase();
+    for parameter in parameters(content_type) {
+        let (name, value) = match parameter {
+            Some(pair) => pair,
+            None => (Vec::new(), content_type.to_vec()),
+        };
+        let is_utf8 = name == b"charset" && value.eq_ignore_ascii_case(b"utf-8");
+        let is_boundary = name == b"boundary" && is_multipart(content_type);
+        if is_boundary || (is_utf8 && is_json(content_type)) {
+            continue;
+        }
+        for part in [&name, &value] {
+            counted.push(0);
+            counted.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            counted.extend_from_slice(part);
+        }
+    }
+    counted
+}
+
+/// The parameters, names in lower case, values without quotes; `None` for one that is not
+/// `name=token` or `name="text"`.
+fn parameters(content_type: &[u8]) -> impl Iterator<Item = Option<(Vec<u8>, Vec<u8>)>> {
+    // A quoted `;` would be cut in two; neither half is a parameter, so the whole field counts.
+    let pieces = content_type.split(|byte| *byte == b';').skip(1);
+    pieces
+        .map(<[u8]>::trim_ascii)
+        .filter(|piece| !piece.is_empty())
+        .map(|piece| {
+            let at = piece.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (
+                piece.get(..at)?.trim_ascii(),
+                piece.get(at + 1..)?.trim_ascii(),
+            );
+            let quoted = value
+                .strip_prefix(b"\"")
+                .and_then(|value| value.strip_suffix(b"\""));
+            let plain = |text: &&[u8]| !text.iter().any(|byte| matches!(byte, b'"' | b'\\'));
+            let value = quoted
+                .filter(plain)
+                .or_else(|| Some(value).filter(|value| is_token(value)))?;
+            is_token(name).then(|| (name.to_ascii_lowercase(), value.to_vec()))
+        })
+}
+
 fn is_json(content_type: &[u8]) -> bool {
     let essence = essence(content_type);
     if essence.eq_ignore_ascii_case(b"application/json") {

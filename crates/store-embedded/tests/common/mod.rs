@@ -73,6 +73,14 @@ pub(crate) fn completed(expires_at: u64, body_bytes: usize) -> Record {
     })
 }
 
+/// Completed with a body of zeros.
+pub(crate) fn zeros(body_bytes: usize) -> Record {
+    record(State::Completed {
+        response: Response::Plain(StoredResponse::from_bytes(Bytes::from(vec![0; body_bytes]))),
+        expires_at: at(1 << 40),
+    })
+}
+
 pub(crate) fn released(expires_at: u64) -> Record {
     record(State::Released {
         expires_at: at(expires_at),
