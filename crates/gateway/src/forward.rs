@@ -9,15 +9,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 
 use crate::config::{Forwarded, HostRule, Network};
 
-/// Fields of one connection, which end at the gateway.
-const HOP_BY_HOP: [HeaderName; 9] = [
+/// Fields of one connection, which end at the gateway. `Trailer` is none of them: without it the
+/// trailers themselves would be left out on the next connection.
+const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::TE,
-    header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
@@ -48,13 +48,19 @@ impl Rewriting {
         let protocol = upgrade
             .then(|| parts.headers.get(header::UPGRADE).cloned())
             .flatten();
+        let trailers = wants_trailers(&parts.headers);
         strip_hop_by_hop(&mut parts.headers);
         strip_own(&mut parts.headers);
         if let Some(protocol) = protocol {
-            parts
-                .headers
-                .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            append(&mut parts.headers, header::CONNECTION, "upgrade");
             parts.headers.insert(header::UPGRADE, protocol);
+        }
+        if trailers {
+            let te = HeaderValue::from_static("trailers");
+            parts.headers.insert(header::TE, te);
+            if !self.http2 {
+                append(&mut parts.headers, header::CONNECTION, "te");
+            }
         }
         self.tell_about(&mut parts.headers, peer, host.as_ref());
         self.address(parts, host);
@@ -131,6 +137,15 @@ fn host_of(parts: &Parts) -> Option<HeaderValue> {
     authority
         .and_then(|authority| HeaderValue::from_str(authority).ok())
         .or_else(|| parts.headers.get(header::HOST).cloned())
+}
+
+/// Whether trailers are welcome. The gateway passes them on, so it may say so for the client.
+fn wants_trailers(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::TE).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }
 
 fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {

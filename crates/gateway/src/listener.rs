@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -15,7 +17,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use onlyonce_http::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
@@ -28,6 +30,10 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// How many requests one HTTP/2 connection may have open.
 const STREAMS_MAX: u32 = 256;
+
+/// How many connections may wait to be accepted; the system has a limit of its own besides. Where
+/// there is no room, clients lose seconds before they try again.
+const BACKLOG: u32 = 8192;
 
 /// The pause after the system refused a connection (for want of file handles, say), so that the
 /// refusals do not take all processor time.
@@ -55,12 +61,19 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) async fn bind(
+    pub(crate) fn bind(
         address: SocketAddr,
         limits: ListenerLimits,
         tls: Option<Tls>,
     ) -> std::io::Result<Self> {
-        let socket = TcpListener::bind(address).await?;
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // A restart must not wait for the connections of its predecessor to be forgotten.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let socket = socket.listen(BACKLOG)?;
         let places = Arc::new(Semaphore::new(
             limits.connections.min(Semaphore::MAX_PERMITS),
         ));
@@ -170,16 +183,29 @@ async fn converse<I, F, Fut, B>(
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
+    let asked = Arc::new(AtomicBool::new(false));
+    let ask = Arc::clone(&asked);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        ask.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(peer);
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        service(request.map(|body| Timed::new(body, limits.body_timeout)))
+        let version = request.version();
+        service(request.map(|body| Timed::new(body, version, limits.body_timeout)))
     });
     let builder = builder(limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection.into_owned()).await {
+    let mut connection = pin!(watcher.watch(connection.into_owned()));
+    // hyper has no limit on the bytes that tell HTTP/1.1 from HTTP/2, nor on the beginning of
+    // HTTP/2: whoever asks nothing would keep a place for ever.
+    let first = tokio::time::timeout(limits.header_timeout, &mut connection).await;
+    let ended = match first {
+        Ok(ended) => ended,
+        Err(_) if asked.load(Ordering::Relaxed) => connection.await,
+        Err(_) => return,
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
 }

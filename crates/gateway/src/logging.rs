@@ -1,5 +1,7 @@
 //! Logs, and what the engine's events are in them. Keys appear as short digests only.
 
+use std::io::IsTerminal;
+
 use onlyonce_core::{Decision, RecordId};
 use onlyonce_engine::{Event, Observer};
 use onlyonce_http::{Observation, Observations};
@@ -13,8 +15,11 @@ use crate::config::LogFormat;
 /// When the level is no filter.
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(level).map_err(|error| format!("log.level: {error}"))?;
+    // Colours are for a terminal; in a file or a journal they are noise in every line.
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(colours)
         .with_writer(std::io::stderr)
         .with_target(false);
     let started = match format {

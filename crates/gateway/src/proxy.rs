@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper_util::rt::TokioIo;
 use onlyonce_http::{BoxError, Code, Execution, Problem, Settle};
+use tokio::time::Instant;
 use tower_service::Service;
 use uuid::Uuid;
 
@@ -76,6 +77,9 @@ impl Service<Request<RequestBody>> for Proxy {
 
 impl Shared {
     async fn pass(&self, request: Request<RequestBody>) -> Response<ProxyBody> {
+        if let Some((status, why)) = refusal(&request) {
+            return refused(status, why);
+        }
         let execution = request.extensions().get::<Execution>().cloned();
         let Some(execution) = execution else {
             return self.pass_unguarded(request).await;
@@ -86,9 +90,18 @@ impl Shared {
             return failed(&late);
         }
         let request = self.rewrite(request, false);
-        let sending = tokio::time::timeout(self.total_timeout, self.upstream.send(request));
-        match sending.await {
-            Ok(Ok(answer)) => answered(answer),
+        let end = Instant::now() + self.total_timeout;
+        match tokio::time::timeout_at(end, self.upstream.send(request)).await {
+            Ok(Ok(answer)) if is_early_success(&answer) => {
+                let why = "it answered before the request was sent".into();
+                failed(&Failure::MaybeSent(why))
+            }
+            Ok(Ok(mut answer)) => {
+                if !is_event_stream(answer.headers()) {
+                    answer.body_mut().must_end_at(end);
+                }
+                answered(answer)
+            }
             Ok(Err(failure)) => failed(&failure),
             Err(_) => failed(&Failure::TimedOut(self.total_timeout)),
         }
@@ -152,6 +165,38 @@ fn failed(failure: &Failure) -> Response<ProxyBody> {
     let mut response = problem.status(status).into_response(base);
     response.extensions_mut().insert(settle);
     response.map(|body| ProxyBody::Own(Some(body)))
+}
+
+/// What no upstream gets to see: a tunnel, and a request that can be read in two ways.
+fn refusal<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+    if request.method() == Method::CONNECT {
+        return Some((StatusCode::METHOD_NOT_ALLOWED, "This is no tunnel.\n"));
+    }
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    (hosts > 1).then_some((StatusCode::BAD_REQUEST, "Send one Host.\n"))
+}
+
+fn refused(status: StatusCode, why: &'static str) -> Response<ProxyBody> {
+    let mut response = Response::new(ProxyBody::Own(Some(Bytes::from_static(why.as_bytes()))));
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response.extensions_mut().insert(Settle::NotStored);
+    response
+}
+
+/// Whether an answer claims success for a request that was not sent to its end. A refusal by the
+/// head of a request is common and can be believed; a success cannot.
+fn is_early_success(answer: &Response<AnswerBody>) -> bool {
+    let status = answer.status();
+    answer.body().is_early() && (status.is_success() || status.is_redirection())
+}
+
+/// Whether an answer is settled by its head, and may then go on for as long as it likes.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE);
+    let start = content_type.and_then(|value| value.as_bytes().get(..17));
+    start.is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
 /// Joins two switched connections until one of them ends.

@@ -60,8 +60,8 @@ impl Gateway {
             None => (None, None),
         };
         let grace = config.running.drain_grace;
-        let front = bind("listen", config.top.listen, limits(&config), tls).await?;
-        let back = bind("admin", config.top.admin, limits(&config), None).await?;
+        let front = bind("listen", config.top.listen, limits(&config), tls)?;
+        let back = bind("admin", config.top.admin, limits(&config), None)?;
         let announcements = announce(&config, &front, &back)?;
         let (address, admin) = (local(&front)?, local(&back)?);
         let service = layer.layer(proxy);
@@ -219,13 +219,13 @@ fn limits(config: &Config) -> ListenerLimits {
     }
 }
 
-async fn bind(
+fn bind(
     what: &str,
     address: SocketAddr,
     limits: ListenerLimits,
     tls: Option<watch::Receiver<Arc<rustls::ServerConfig>>>,
 ) -> Result<Listener, String> {
-    let bound = Listener::bind(address, limits, tls).await;
+    let bound = Listener::bind(address, limits, tls);
     bound.map_err(|error| format!("{what}: cannot listen on {address}: {error}"))
 }
 

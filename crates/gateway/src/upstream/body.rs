@@ -5,25 +5,29 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use onlyonce_http::BoxError;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::pool::Lease;
 
-/// A body that fails after too long a silence.
+/// A body that fails after too long a silence, and when it is cut off.
 pub(crate) struct Timed<B> {
     body: B,
+    // hyper takes some resets of an HTTP/2 stream for the end of its body.
+    tells_its_end: bool,
     timeout: Duration,
     // Made when the body first has nothing to say, so that a body that is there costs no timer.
     silence: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Timed<B> {
-    pub(crate) fn new(body: B, timeout: Duration) -> Self {
+    pub(crate) fn new(body: B, version: Version, timeout: Duration) -> Self {
         Self {
             body,
+            tells_its_end: version == Version::HTTP_2,
             timeout,
             silence: None,
         }
@@ -44,6 +48,9 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             self.silence = None;
+            if frame.is_none() && self.tells_its_end && !self.body.is_end_stream() {
+                return Poll::Ready(Some(Err("the stream was reset".into())));
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let timeout = self.timeout;
@@ -67,22 +74,68 @@ where
 pub(crate) struct AnswerBody {
     body: Timed<Incoming>,
     lease: Option<Lease>,
+    early: bool,
+    end: Option<Pin<Box<Sleep>>>,
 }
 
 impl AnswerBody {
-    pub(crate) fn new(body: Incoming, lease: Lease, timeout: Duration) -> Self {
+    /// An answer to a request of which `unsent` tells whether a part was still unsent.
+    pub(crate) fn of(
+        answer: Response<Incoming>,
+        lease: Lease,
+        unsent: bool,
+        timeout: Duration,
+    ) -> Response<Self> {
+        let version = answer.version();
+        answer.map(|body| Self::new(Timed::new(body, version, timeout), lease, unsent))
+    }
+
+    fn new(body: Timed<Incoming>, lease: Lease, unsent: bool) -> Self {
         let mut body = Self {
-            body: Timed::new(body, timeout),
+            body,
             lease: Some(lease),
+            early: unsent,
+            end: None,
         };
         body.give_back_at_end();
         body
     }
 
+    /// Whether it came before the request was sent to its end.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early
+    }
+
+    /// Sets a limit on all of it. One that drips would keep every silence short and never end.
+    pub(crate) fn must_end_at(&mut self, end: Instant) {
+        if !self.is_end_stream() {
+            self.end = Some(Box::pin(tokio::time::sleep_until(end)));
+        }
+    }
+
+    fn poll_in_time(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        match (&mut self.end, frame.is_pending()) {
+            (Some(end), true) => end
+                .as_mut()
+                .poll(context)
+                .map(|()| Some(Err("the answer did not end in time".into()))),
+            (None, _) | (_, false) => frame,
+        }
+    }
+
     fn give_back_at_end(&mut self) {
-        if self.body.is_end_stream()
-            && let Some(lease) = self.lease.take()
-        {
+        if self.body.is_end_stream() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        // A connection that still sends an old request is no good for a new one.
+        if let Some(lease) = self.lease.take().filter(|_| !self.early) {
             lease.give_back();
         }
     }
@@ -96,15 +149,11 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let frame = std::task::ready!(self.poll_in_time(context));
         match &frame {
             Some(Ok(_)) => self.give_back_at_end(),
             // The end; an error closes the connection instead, by dropping it.
-            None => {
-                if let Some(lease) = self.lease.take() {
-                    lease.give_back();
-                }
-            }
+            None => self.give_back(),
             Some(Err(_)) => self.lease = None,
         }
         Poll::Ready(frame)

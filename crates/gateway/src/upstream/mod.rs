@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use tokio::time::Instant;
@@ -155,7 +156,8 @@ impl Upstream {
                 result => return result,
             }
         }
-        match address.connector.connect().await {
+        // Boxed: connecting is rare and large, and would make every request's future as large.
+        match Box::pin(address.connector.connect()).await {
             Ok((sender, written)) => {
                 address.down_until.store(0, Ordering::Relaxed);
                 self.send_on(address.pool.lease(sender, written), request)
@@ -171,11 +173,14 @@ impl Upstream {
         request: Request<RequestBody>,
     ) -> Result<Response<AnswerBody>, (Failure, Option<Request<RequestBody>>)> {
         let before = lease.written.bytes();
+        // What is written is more than the body, so this errs on the side of "sent".
+        let body_bytes = request.body().size_hint().exact().unwrap_or(0);
         let answer = tokio::time::timeout(self.response_timeout, lease.sender.send(request)).await;
         match answer {
             Ok(Ok(response)) => {
+                let unsent = lease.written.bytes() - before < body_bytes;
                 let timeout = self.idle_timeout;
-                Ok(response.map(|body| AnswerBody::new(body, lease, timeout)))
+                Ok(AnswerBody::of(response, lease, unsent, timeout))
             }
             Ok(Err(mut error)) => {
                 if let Some(unsent) = error.take_message() {

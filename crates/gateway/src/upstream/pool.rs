@@ -14,6 +14,10 @@ use tokio::time::Instant;
 use super::io::Written;
 use super::{RequestBody, Sender};
 
+/// How long a connection may take to end its last request. It has ended but for a moment; one
+/// that has not is left alone.
+const READY_MAX: Duration = Duration::from_millis(100);
+
 /// The idle connections of one address.
 pub(crate) struct Pool {
     idle: Mutex<Vec<Idle>>,
@@ -53,7 +57,8 @@ impl Pool {
         while let Some(idle) = self.pop() {
             let fresh = idle.since.elapsed() < self.idle_timeout;
             let mut lease = self.lease(idle.sender, idle.written);
-            if fresh && lease.sender.ready().await {
+            let ready = tokio::time::timeout(READY_MAX, lease.sender.ready());
+            if fresh && ready.await == Ok(true) {
                 return Some(lease);
             }
         }

@@ -1,0 +1,139 @@
+//! Answers before their time: final ones before the request was read, and interim ones.
+
+use crate::kit::{Call, Scripted, Setup, Stage, UNKNOWN, Wire, send_to};
+use crate::lost::OK;
+
+const BODY: &str = r#"{"amount":1200}"#;
+
+/// More than the socket buffers on both sides hold, so that the upstream's answer comes while
+/// most of the request is unsent.
+const LARGE_BYTES: usize = 12 * 1024 * 1024;
+
+/// An upstream that turns a request away by its head, as servers do with large bodies. It is a
+/// refusal, so the key is free; nothing was executed, and nothing is asked for again by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_early_refusal_is_passed_on_and_frees_the_key() {
+    let upstream = Scripted::start(|mut wire, _| async move {
+        wire.bytes(200).await;
+        wire.send("HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 4\r\n\r\nbig!")
+            .await;
+        wire.finish().await;
+        wire.rest().await;
+    })
+    .await;
+    let config = "[limits]\nrequest_body = \"16MiB\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let call = Call::payment("large").body(vec![b'x'; LARGE_BYTES]);
+    let answer = send_to(gateway.address, &call).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.body[..]),
+        (413, &b"big!"[..])
+    );
+    let another = Call::payment("large").body("{}");
+    let answer = send_to(gateway.address, &another).await;
+    assert_eq!(answer.status.as_u16(), 413, "as if never used: {answer:?}");
+}
+
+/// A success that comes before the request was read cannot be about this request. It must not be
+/// given again as if the charge had been made, and the charge must not be tried again either.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_early_success_is_not_trusted() {
+    let upstream = Scripted::start(|mut wire, _| async move {
+        wire.bytes(200).await;
+        wire.send(OK).await;
+        // Reads nothing more, and does not close: the rest of the request is stuck.
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        wire.reset();
+    })
+    .await;
+    let config = "[limits]\nrequest_body = \"16MiB\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let call = Call::payment("large").body(vec![b'x'; LARGE_BYTES]);
+    send_to(gateway.address, &call)
+        .await
+        .assert_problem(502, UNKNOWN);
+    send_to(gateway.address, &call)
+        .await
+        .assert_problem(409, UNKNOWN);
+}
+
+fn head(key: &str, more: &str) -> String {
+    format!(
+        "POST /payments HTTP/1.1\r\nhost: api.test\r\ncontent-type: application/json\r\n\
+         authorization: Bearer alice\r\nidempotency-key: {key}\r\n{more}content-length: {}\r\n\r\n",
+        BODY.len()
+    )
+}
+
+/// A client that asks before it sends is told to go on, and its request runs once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_waits_for_100_gets_it_and_then_its_answer() {
+    let stage = Stage::start().await;
+    let mut wire = Wire::connect(stage.address()).await;
+    wire.send(head("k", "expect: 100-continue\r\n")).await;
+    assert_eq!(wire.message().await.expect("100").status(), 100);
+    assert_eq!(stage.total(), 0, "nothing runs before the body is there");
+    wire.send(BODY).await;
+    assert_eq!(wire.message().await.expect("an answer").status(), 201);
+    assert_eq!(stage.total(), 1);
+    stage.finish();
+}
+
+/// Whoever would be refused anyway is told so before the body is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_waits_for_100_is_refused_without_it() {
+    let stage = Stage::start().await;
+    let mut wire = Wire::connect(stage.address()).await;
+    wire.send(head("\"", "expect: 100-continue\r\n")).await;
+    assert_eq!(wire.message().await.expect("a refusal").status(), 400);
+    assert_eq!(stage.total(), 0);
+    stage.finish();
+}
+
+/// Interim answers of the upstream are not the answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn interim_answers_of_the_upstream_are_not_the_answer() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        if seen.request(&mut wire).await.is_some() {
+            wire.send("HTTP/1.1 100 Continue\r\n\r\n").await;
+            wire.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n")
+                .await;
+            wire.send(OK).await;
+        }
+        wire.rest().await;
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let call = Call::payment("k").header("expect", "100-continue");
+    for replayed in [false, true] {
+        let answer = send_to(gateway.address, &call).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body[..]),
+            (201, &b"paid"[..])
+        );
+        assert_eq!(answer.is_replay(), replayed);
+    }
+    assert_eq!(upstream.seen.count("k"), 1);
+}
+
+/// Interim answers and then nothing: somebody was at work.
+#[tokio::test(flavor = "multi_thread")]
+async fn interim_answers_and_then_nothing_are_unknown() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        if seen.request(&mut wire).await.is_some() {
+            wire.send("HTTP/1.1 100 Continue\r\n\r\n").await;
+            wire.finish().await;
+            wire.rest().await;
+        }
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let call = Call::payment("k");
+    send_to(gateway.address, &call)
+        .await
+        .assert_problem(502, UNKNOWN);
+    send_to(gateway.address, &call)
+        .await
+        .assert_problem(409, UNKNOWN);
+    assert_eq!(upstream.seen.count("k"), 1);
+}

@@ -1,0 +1,155 @@
+//! What the upstream is told about a request, and the client about an answer.
+
+use crate::kit::{Call, Message, Scripted, Seen, Setup, Wire, send_to};
+
+async fn answering(mut wire: Wire, seen: Seen) {
+    while seen.request(&mut wire).await.is_some() {
+        wire.send(
+            "HTTP/1.1 201 Created\r\nconnection: x-hop, keep-alive\r\nkeep-alive: timeout=5\r\n\
+             x-hop: 1\r\nproxy-authenticate: Basic\r\nx-kept: 1\r\nonlyonce-outcome: completed\r\n\
+             content-length: 4\r\n\r\npaid",
+        )
+        .await;
+    }
+}
+
+/// What the upstream sees of a guarded and of an unguarded request.
+async fn seen_with(config: &str, change: impl Fn(Call) -> Call) -> Vec<Message> {
+    let upstream = Scripted::start(answering).await;
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    for call in [
+        Call::payment("k"),
+        Call::new(http::Method::PUT, "/payments"),
+    ] {
+        send_to(gateway.address, &change(call)).await;
+    }
+    let seen = upstream.seen.all();
+    assert_eq!(seen.len(), 2);
+    seen
+}
+
+/// Fields of the client's connection say nothing about the upstream's.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_one_connection_end_at_the_gateway() {
+    let seen = seen_with("", |call| {
+        call.header("connection", "x-hop, close")
+            .header("x-hop", "1")
+            .header("keep-alive", "timeout=5")
+            .header("proxy-connection", "close")
+            .header("proxy-authorization", "Basic x")
+            .header("te", "gzip")
+            .header("x-kept", "1")
+    })
+    .await;
+    for request in &seen {
+        for name in [
+            "x-hop",
+            "keep-alive",
+            "proxy-connection",
+            "proxy-authorization",
+            "te",
+        ] {
+            assert_eq!(request.header(name), "", "{name}");
+        }
+        assert!(!request.header("connection").contains("x-hop"));
+        assert_eq!(request.header("x-kept"), "1");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_the_upstreams_connection_end_there_too() {
+    let upstream = Scripted::start(answering).await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let unguarded = Call::new(http::Method::PUT, "/payments");
+    for call in [Call::payment("k"), Call::payment("k"), unguarded] {
+        let answer = send_to(gateway.address, &call).await;
+        for name in [
+            "x-hop",
+            "keep-alive",
+            "proxy-authenticate",
+            "onlyonce-outcome",
+        ] {
+            assert_eq!(answer.header(name), "", "{name} of {}", call.method);
+        }
+        assert_eq!(answer.header("x-kept"), "1");
+    }
+}
+
+/// A client that could speak for the gateway could settle its own key.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_cannot_speak_for_the_gateway() {
+    let seen = seen_with("", |call| {
+        call.header("onlyonce-outcome", "released")
+            .header("onlyonce-attempt", "7")
+    })
+    .await;
+    for request in &seen {
+        let own = request.headers.iter();
+        let mut own = own.filter(|(name, _)| name.starts_with("onlyonce-"));
+        assert_eq!(own.next(), None);
+    }
+}
+
+fn forwarded(call: Call) -> Call {
+    call.header("x-forwarded-for", "203.0.113.9")
+        .header("forwarded", "for=203.0.113.9")
+        .header("x-forwarded-proto", "https")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_peer_is_appended_to_what_proxies_said() {
+    for request in seen_with("", forwarded).await {
+        assert_eq!(request.header("x-forwarded-for"), "203.0.113.9, 127.0.0.1");
+        let told = "for=203.0.113.9, for=127.0.0.1;proto=http";
+        assert_eq!(request.header("forwarded"), told);
+        assert_eq!(request.header("x-forwarded-proto"), "https");
+        assert_eq!(request.header("x-forwarded-host"), "api.test");
+    }
+}
+
+/// Whoever is not a known proxy could claim any address.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_is_not_believed_about_addresses() {
+    let replace = "forwarded = \"replace\"";
+    let strangers = "trusted_proxies = [\"10.0.0.0/8\"]";
+    for config in [replace, strangers] {
+        for request in seen_with(config, forwarded).await {
+            assert_eq!(request.header("x-forwarded-for"), "127.0.0.1");
+            assert_eq!(request.header("forwarded"), "for=127.0.0.1;proto=http");
+            assert_eq!(request.header("x-forwarded-proto"), "http");
+        }
+    }
+    let trusted = "trusted_proxies = [\"127.0.0.0/8\"]";
+    for request in seen_with(trusted, forwarded).await {
+        assert_eq!(request.header("x-forwarded-for"), "203.0.113.9, 127.0.0.1");
+    }
+    for request in seen_with("forwarded = \"off\"", forwarded).await {
+        assert_eq!(request.header("x-forwarded-for"), "203.0.113.9");
+        assert_eq!(request.header("forwarded"), "for=203.0.113.9");
+    }
+}
+
+/// Signed requests need the host that was signed; virtual hosts need their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_is_kept_or_rewritten() {
+    for request in seen_with("", |call| call).await {
+        assert_eq!(request.header("host"), "api.test");
+    }
+    for request in seen_with("[upstream]\nhost = \"rewrite\"", |call| call).await {
+        assert!(request.header("host").starts_with("127.0.0.1:"));
+        assert_eq!(request.header("x-forwarded-host"), "api.test");
+    }
+}
+
+/// The key is forwarded as it came, so that the upstream can honour it too.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_body_and_the_key_arrive_as_they_were_sent() {
+    let body = "{ \"b\" : 1,\r\n \"a\" : 2 }";
+    let seen = seen_with("", |call| call.body(body)).await;
+    assert_eq!(seen[0].header("idempotency-key"), "k");
+    assert_eq!(seen[0].start, "POST /payments HTTP/1.1");
+    for request in &seen {
+        assert_eq!(request.text(), body);
+        assert_eq!(request.header("content-length"), body.len().to_string());
+    }
+}

@@ -1,0 +1,228 @@
+//! HTTP/2 on either side, and what its errors prove.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use onlyonce_conformance::http_suite::{Answer, same};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::kit::{
+    Act, Call, Frames, Gateway, IN_PROGRESS, Setup, Stage, UNKNOWN, UNREACHABLE, send_to, soon,
+};
+
+const REFUSED_STREAM: u32 = 7;
+
+type Sender = http2::SendRequest<Full<Bytes>>;
+
+/// A client that knows beforehand that the gateway speaks HTTP/2.
+async fn client(stage: &Stage) -> Sender {
+    let socket = TcpStream::connect(stage.address())
+        .await
+        .expect("connected");
+    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
+    let (sender, connection) = shaken.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+async fn ask(sender: &Sender, call: &Call) -> Answer {
+    let mut request = call.clone().without("host").request();
+    let target = format!("http://api.test{}", call.target);
+    *request.uri_mut() = target.parse().expect("a target");
+    let answered = soon(sender.clone().send_request(request)).await;
+    let (head, body) = answered.expect("an answer").into_parts();
+    Answer {
+        status: head.status,
+        headers: head.headers,
+        trailers: None,
+        body: body.collect().await.expect("whole").to_bytes(),
+    }
+}
+
+/// The protocol on the wire is no part of the operation: a retry over the other one is a retry.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_over_http_1_gets_the_answer_of_http_2() {
+    let stage = Stage::start().await;
+    let sender = client(&stage).await;
+    let call = Call::payment("k");
+    let first = ask(&sender, &call).await;
+    first.assert_executed(201);
+    let retry = ask(&sender, &call).await;
+    assert!(retry.is_replay());
+    same(&first, &retry);
+    stage.assert_replays(&call, &first).await;
+    assert_eq!(stage.total(), 1);
+    stage.finish();
+}
+
+/// One connection, two hundred streams, one key.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_hundred_streams_with_one_key_one_executes() {
+    let stage = Stage::start().await;
+    let sender = client(&stage).await;
+    let call = Call::payment("k");
+    let mut streams = JoinSet::new();
+    for _ in 0..200 {
+        let (sender, call) = (sender.clone(), call.clone());
+        streams.spawn(async move { ask(&sender, &call).await });
+    }
+    let mut executed = 0;
+    while let Some(answer) = streams.join_next().await {
+        let answer = answer.expect("a stream");
+        if answer.code() != IN_PROGRESS {
+            assert_eq!(answer.status.as_u16(), 201);
+            executed += usize::from(!answer.is_replay());
+        }
+    }
+    assert_eq!((executed, stage.total()), (1, 1));
+    stage.finish();
+}
+
+/// Resetting a stream is how HTTP/2 clients leave. The work goes on, and the connection too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_reset_cancels_nothing() {
+    let stage = Stage::start().await;
+    let sender = client(&stage).await;
+    let call = Call::payment("k").header("x-test-hold", "gate");
+    let (held, asking) = (call.clone(), sender.clone());
+    let task = tokio::spawn(async move { ask(&asking, &held).await });
+    stage.upstream.arrived("gate").await;
+    task.abort();
+    stage.upstream.open("gate");
+    let retry = stage.settled(&Call::payment("k")).await;
+    assert!(retry.is_replay(), "lost completion: {retry:?}");
+    ask(&sender, &Call::payment("next"))
+        .await
+        .assert_executed(201);
+    stage.finish();
+}
+
+/// A flood of requests that are taken back at once must not use up the gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn rapid_resets_do_not_stop_others() {
+    let stage = Stage::start().await;
+    let sender = client(&stage).await;
+    for number in 0..2_000 {
+        let mut request = Call::payment(&format!("k{number}"))
+            .without("host")
+            .request();
+        *request.uri_mut() = "http://api.test/payments".parse().expect("a target");
+        // Dropped unanswered: a reset.
+        drop(sender.clone().send_request(request));
+        if number % 100 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    stage
+        .send(&Call::payment("decent"))
+        .await
+        .assert_executed(201);
+    stage.finish();
+}
+
+/// A client that takes its request back in the middle of the body, with a code that libraries
+/// take for an ordinary end. The body must not be taken for a whole one: it might lack a digit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_reset_in_its_body_executes_nothing() {
+    let stage = Stage::start().await;
+    for (number, reason) in [0, 8, 2, 5].into_iter().cycle().take(40).enumerate() {
+        let socket = TcpStream::connect(stage.address())
+            .await
+            .expect("connected");
+        let (client, connection) = h2::client::handshake(socket).await.expect("HTTP/2");
+        let connection = tokio::spawn(connection);
+        let mut client = client.ready().await.expect("ready");
+        let method = if number % 8 < 4 { "POST" } else { "PUT" };
+        let request = http::Request::builder()
+            .method(method)
+            .uri("http://api.test/payments")
+            .header("idempotency-key", "k")
+            .body(());
+        let sent = client.send_request(request.expect("a request"), false);
+        let (answer, mut body) = sent.expect("sent");
+        body.send_data("{\"amount\":12".into(), false)
+            .expect("sent");
+        if number % 3 > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        body.send_reset(h2::Reason::from(reason));
+        assert!(soon(answer).await.is_err(), "an answer to half a request");
+        drop((client, body));
+        connection.abort();
+    }
+    stage
+        .send(&Call::payment("decent"))
+        .await
+        .assert_executed(201);
+    assert_eq!(stage.total(), 1, "half a request was executed");
+    stage.finish();
+}
+
+async fn in_front_of(acts: &[Act]) -> (Frames, Gateway) {
+    let upstream = Frames::start(acts).await;
+    let setup = Setup::new(upstream.address).config("[upstream]\nhttp2 = true");
+    (upstream, setup.start().await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http_2_upstream_is_asked_once() {
+    let (upstream, gateway) = in_front_of(&[]).await;
+    for replayed in [false, true] {
+        let answer = send_to(gateway.address, &Call::payment("k")).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body[..]),
+            (201, &b"paid"[..])
+        );
+        assert_eq!(answer.is_replay(), replayed);
+    }
+    assert_eq!(upstream.requests(), 1);
+}
+
+/// `REFUSED_STREAM`, and a GOAWAY whose last stream is an earlier one, are the upstream's word that
+/// it did nothing (RFC 9113, 8.7). The key is free at once, and the gateway does not retry alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_was_not_processed_releases_the_key() {
+    for act in [Act::Reset(REFUSED_STREAM), Act::GoAway { below: 1 }] {
+        let (upstream, gateway) = in_front_of(&[act]).await;
+        let call = Call::payment("k");
+        let first = send_to(gateway.address, &call).await;
+        first.assert_problem(503, UNREACHABLE);
+        assert_eq!(
+            upstream.requests(),
+            1,
+            "{act:?}: no retry behind the client's back"
+        );
+        let retry = send_to(gateway.address, &call).await;
+        assert_eq!(retry.status.as_u16(), 201, "{act:?}: {retry:?}");
+        assert!(!retry.is_replay());
+    }
+}
+
+/// Any other end says nothing about the charge.
+#[tokio::test(flavor = "multi_thread")]
+async fn any_other_end_of_a_stream_is_unknown() {
+    let resets = [0, 1, 2, 3, 5, 8, 11, 13].map(Act::Reset);
+    let others = [
+        Act::HalfThenReset(0),
+        Act::HalfThenReset(REFUSED_STREAM),
+        Act::HalfThenReset(2),
+        Act::GoAway { below: 0 },
+        Act::Close,
+    ];
+    for act in resets.into_iter().chain(others) {
+        let (upstream, gateway) = in_front_of(&[act]).await;
+        let call = Call::payment("k");
+        let first = send_to(gateway.address, &call).await;
+        assert_eq!(
+            (first.status.as_u16(), first.code().as_str()),
+            (502, UNKNOWN),
+            "{act:?}"
+        );
+        send_to(gateway.address, &call)
+            .await
+            .assert_problem(409, UNKNOWN);
+        assert_eq!(upstream.requests(), 1, "{act:?} was asked again");
+    }
+}

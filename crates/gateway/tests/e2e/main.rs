@@ -1,0 +1,43 @@
+//! The binary `onlyonce` as a whole: real processes, real sockets, and everything that breaks.
+//!
+//! Every test starts a gateway of its own on free ports and in a folder of its own, asks a
+//! [`Witness`](onlyonce_conformance::Witness) what really happened, and retries. The five counts
+//! that must be zero are asserted and printed by [`kit::Stage`]; run with `--no-capture` to read
+//! them.
+//!
+//! | to see | read |
+//! |---|---|
+//! | how a test talks to a gateway | `kit/` |
+//! | the contract of every guard | `suite.rs` |
+//! | clients: many, leaving, hostile, slow | `crowd.rs`, `leaving.rs`, `smuggling.rs`, `hostile.rs`, `slow.rs` |
+//! | upstreams: cut, lost, slow, early, HTTP/2, TLS | `cut.rs`, `lost.rs`, `early.rs`, `http2.rs`, `tls.rs` |
+//! | the process and its disk: signals, crashes, fsync, full | `signals.rs`, `disk.rs` |
+//! | what is not guarded | `unguarded.rs`, `heads.rs` |
+//! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may stop at once, and owns its clock"
+)]
+
+mod callers;
+mod crowd;
+mod cut;
+mod disk;
+mod early;
+mod heads;
+mod hostile;
+mod http2;
+mod kit;
+mod leaving;
+mod lost;
+mod operators;
+mod signals;
+mod slow;
+mod smuggling;
+mod suite;
+mod tls;
+mod unguarded;

@@ -1,0 +1,229 @@
+//! TLS on either side.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use onlyonce_conformance::http_suite::{Answer, Upstream};
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::kit::{
+    Authority, Call, Named, Setup, Stage, UNKNOWN, UNREACHABLE, call_over, send_to, soon,
+};
+use crate::lost::OK;
+
+async fn connect(
+    address: SocketAddr,
+    config: ClientConfig,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let socket = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").expect("a name");
+    soon(TlsConnector::from(Arc::new(config)).connect(name, socket)).await
+}
+
+fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
+    let (_, session) = stream.get_ref();
+    let chain = session.peer_certificates().expect("a certificate");
+    chain[0].clone().into_owned()
+}
+
+async fn ask(stage: &Stage, config: ClientConfig, call: &Call) -> Answer {
+    let stream = connect(stage.address(), config).await.expect("TLS");
+    let answer = soon(call_over(stream, call)).await.expect("an answer");
+    stage.check(call, &answer);
+    answer
+}
+
+/// A gateway that is `localhost`, with more in its configuration.
+async fn stage(authority: &Authority, more: impl FnOnce(&Setup) -> String) -> Stage {
+    let upstream = Upstream::new();
+    let setup = Setup::new(Named::serve(&upstream).await);
+    let own = authority.issue("localhost");
+    let (chain, key) = (
+        setup.file("own.pem", own.chain),
+        setup.file("own.key", own.key),
+    );
+    let config = format!(
+        "[tls]\ncert_file = {chain:?}\nkey_file = {key:?}\n{}",
+        more(&setup)
+    );
+    Stage::of(upstream, setup.config(&config)).await
+}
+
+/// Certificates are renewed without dropping anybody: old connections go on, new ones see the
+/// new certificate, and a broken file changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn sighup_changes_the_certificate_and_keeps_connections() {
+    let authority = Authority::new("ca");
+    let stage = stage(&authority, |_| String::new()).await;
+    let call = Call::payment("k");
+    ask(&stage, authority.client(None), &call)
+        .await
+        .assert_executed(201);
+    let old = connect(stage.address(), authority.client(None))
+        .await
+        .expect("TLS");
+    let old_certificate = shown(&old);
+
+    let renewed = authority.issue("localhost");
+    stage.setup.file("own.pem", renewed.chain);
+    stage.setup.file("own.key", renewed.key);
+    stage.gateway.signal("HUP").await;
+    stage.gateway.logged("certificates reloaded").await;
+    let new = connect(stage.address(), authority.client(None))
+        .await
+        .expect("TLS");
+    let new_certificate = shown(&new);
+    assert_ne!(old_certificate, new_certificate);
+    let answer = soon(call_over(old, &call)).await.expect("an answer");
+    assert!(answer.is_replay(), "the old connection still serves");
+
+    stage.setup.file("own.pem", "no certificate");
+    stage.gateway.signal("HUP").await;
+    stage.gateway.logged("certificates not reloaded").await;
+    let still = connect(stage.address(), authority.client(None))
+        .await
+        .expect("TLS");
+    assert_eq!(shown(&still), new_certificate);
+    stage.finish();
+}
+
+/// A client certificate is who the caller is: renewed it is the same caller, another one is
+/// another, and nobody gets in without.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_is_the_caller() {
+    let authority = Authority::new("ca");
+    let stage = stage(&authority, |setup| {
+        let clients = setup.file("clients.pem", authority.pem());
+        format!("client_ca_file = {clients:?}\n[principal]\nsource = \"mtls\"")
+    })
+    .await;
+    // The witness tells callers apart by a header, the gateway by the certificate alone.
+    let call = |name: &str| Call::payment("k").header("authorization", name);
+    let (alice, renewed) = (authority.issue("alice.test"), authority.issue("alice.test"));
+    let first = ask(&stage, authority.client(Some(&alice)), &call("alice")).await;
+    first.assert_executed(201);
+    let retry = ask(&stage, authority.client(Some(&renewed)), &call("alice")).await;
+    assert!(
+        retry.is_replay(),
+        "a renewed certificate is the same caller"
+    );
+    let bob = authority.issue("bob.test");
+    let other = ask(&stage, authority.client(Some(&bob)), &call("bob")).await;
+    other.assert_executed(201);
+    for stranger in [None, Some(Authority::new("other").issue("alice.test"))] {
+        let config = authority.client(stranger.as_ref());
+        let refused = match connect(stage.address(), config).await {
+            Err(_) => true,
+            // TLS 1.3 refuses after the client believes itself connected.
+            Ok(stream) => soon(call_over(stream, &call("alice"))).await.is_err(),
+        };
+        assert!(refused);
+    }
+    assert_eq!(stage.total(), 2);
+    stage.finish();
+}
+
+/// An upstream over TLS that answers, then closes the connection with or without saying so.
+async fn upstream(
+    authority: &Authority,
+    name: &str,
+    answer: &'static str,
+    politely: bool,
+) -> (String, Arc<AtomicUsize>) {
+    let acceptor = TlsAcceptor::from(authority.issue(name).server());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!(
+        "https://localhost:{}",
+        listener.local_addr().expect("an address").port()
+    );
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(socket).await else {
+                continue;
+            };
+            let mut read = vec![0; 4096];
+            if stream.read(&mut read).await.is_ok_and(|bytes| bytes > 0) {
+                count.fetch_add(1, Ordering::SeqCst);
+                stream.write_all(answer.as_bytes()).await.expect("written");
+                stream.flush().await.expect("written");
+                if politely {
+                    stream.shutdown().await.expect("closed");
+                }
+                let (mut socket, _) = stream.into_inner();
+                // Both: what was sent is read before the end, and the end is no reset.
+                let _ = socket.shutdown().await;
+            }
+        }
+    });
+    (url, requests)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_over_tls_is_trusted_by_its_authority() {
+    let authority = Authority::new("ca");
+    let (url, requests) = upstream(&authority, "localhost", OK, true).await;
+    let setup = Setup::to(&url);
+    let trusted = setup.file("ca.pem", authority.pem());
+    let config = format!("[upstream]\nca_file = {trusted:?}");
+    let gateway = setup.config(&config).start().await;
+    for replayed in [false, true] {
+        let answer = send_to(gateway.address, &Call::payment("k")).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.is_replay()),
+            (201, replayed),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+}
+
+/// Somebody else's certificate: nothing is sent to them, so nothing was executed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_with_a_wrong_certificate_gets_nothing() {
+    let authority = Authority::new("ca");
+    let stranger = Authority::new("stranger");
+    for (issuer, name) in [(&stranger, "localhost"), (&authority, "elsewhere.test")] {
+        let (url, requests) = upstream(issuer, name, OK, true).await;
+        let setup = Setup::to(&url);
+        let trusted = setup.file("ca.pem", authority.pem());
+        let config = format!("[upstream]\nca_file = {trusted:?}");
+        let gateway = setup.config(&config).start().await;
+        for _ in 0..2 {
+            let answer = send_to(gateway.address, &Call::payment("k")).await;
+            answer.assert_problem(503, UNREACHABLE);
+        }
+        assert_eq!(requests.load(Ordering::SeqCst), 0, "{name}");
+    }
+}
+
+/// An answer that ends with the connection, and a connection that ends without `close_notify`:
+/// anybody on the way could have cut it there. It is not the whole answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_ends_without_close_notify_is_unknown() {
+    const UNTIL_CLOSE: &str = "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\npaid";
+    let authority = Authority::new("ca");
+    for politely in [true, false] {
+        let (url, requests) = upstream(&authority, "localhost", UNTIL_CLOSE, politely).await;
+        let setup = Setup::to(&url);
+        let trusted = setup.file("ca.pem", authority.pem());
+        let config = format!("[upstream]\nca_file = {trusted:?}");
+        let gateway = setup.config(&config).start().await;
+        let answer = send_to(gateway.address, &Call::payment("k")).await;
+        let retry = send_to(gateway.address, &Call::payment("k")).await;
+        if politely {
+            assert_eq!((answer.status.as_u16(), retry.is_replay()), (201, true));
+        } else {
+            answer.assert_problem(502, UNKNOWN);
+            retry.assert_problem(409, UNKNOWN);
+        }
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+    }
+}

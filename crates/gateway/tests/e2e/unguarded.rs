@@ -1,0 +1,181 @@
+//! What is not guarded streams through: both ways, at once, in any size.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use crate::kit::{Call, Gateway, Scripted, Setup, Stage, Wire, soon};
+
+const CHUNK_BYTES: usize = 64 * 1024;
+const CHUNKS: usize = 1024;
+
+/// Far above what a gateway needs, far below what passes through it here.
+const MEMORY_BYTES_MAX: usize = 40 * 1024 * 1024;
+
+/// The most memory that the gateway ever had.
+fn peak_bytes(gateway: &Gateway) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).expect("Linux");
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    let kilobytes = line.expect("a peak").split_whitespace().nth(1);
+    kilobytes
+        .expect("a number")
+        .parse::<usize>()
+        .expect("a number")
+        * 1024
+}
+
+/// An upload that is collected first makes the client wait and the gateway grow. The upstream
+/// sees the first bytes while the last are not written, and the gateway stays small.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_streams_through() {
+    let arrived = Arc::new(Notify::new());
+    let begun = Arc::clone(&arrived);
+    let upstream = Scripted::start(move |mut wire, _| {
+        let begun = Arc::clone(&begun);
+        async move {
+            wire.bytes(CHUNK_BYTES / 2).await.expect("the beginning");
+            begun.notify_one();
+            let mut stream = wire.into_inner();
+            let (mut buffer, mut total) = (vec![0; CHUNK_BYTES], CHUNK_BYTES / 2);
+            while total < CHUNKS * CHUNK_BYTES {
+                let read = stream.read(&mut buffer).await.expect("more");
+                assert!(read > 0, "ended after {total}");
+                total += read;
+            }
+            stream
+                .write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+                .await
+                .expect("written");
+        }
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send("PUT /upload HTTP/1.1\r\nhost: api.test\r\ntransfer-encoding: chunked\r\n\r\n")
+        .await;
+    let mut chunk = format!("{CHUNK_BYTES:x}\r\n").into_bytes();
+    chunk.extend(vec![b'x'; CHUNK_BYTES]);
+    chunk.extend(b"\r\n");
+    wire.send(&chunk).await;
+    soon(arrived.notified()).await;
+    for _ in 1..=CHUNKS {
+        assert!(wire.send(&chunk).await);
+    }
+    wire.send("0\r\n\r\n").await;
+    assert_eq!(wire.message().await.expect("an answer").status(), 204);
+    let peak = peak_bytes(&gateway);
+    assert!(
+        peak < MEMORY_BYTES_MAX,
+        "{peak} bytes for {} MiB",
+        CHUNKS / 16
+    );
+}
+
+/// The same on the way back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_download_streams_through() {
+    let read = Arc::new(Notify::new());
+    let go_on = Arc::clone(&read);
+    let upstream = Scripted::start(move |mut wire, seen| {
+        let go_on = Arc::clone(&go_on);
+        async move {
+            seen.request(&mut wire).await.expect("a request");
+            let length = CHUNKS * CHUNK_BYTES;
+            wire.send(format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"
+            ))
+            .await;
+            wire.send(vec![b'x'; CHUNK_BYTES]).await;
+            go_on.notified().await;
+            for _ in 1..CHUNKS {
+                assert!(wire.send(vec![b'x'; CHUNK_BYTES]).await);
+            }
+        }
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send("GET /download HTTP/1.1\r\nhost: api.test\r\n\r\n")
+        .await;
+    wire.bytes(CHUNK_BYTES).await.expect("the beginning");
+    read.notify_one();
+    for _ in 1..CHUNKS {
+        wire.bytes(CHUNK_BYTES).await.expect("more");
+    }
+    let peak = peak_bytes(&gateway);
+    assert!(
+        peak < MEMORY_BYTES_MAX,
+        "{peak} bytes for {} MiB",
+        CHUNKS / 16
+    );
+}
+
+/// A download that breaks off must look broken to the client, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_download_that_breaks_off_is_not_a_short_one() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        seen.request(&mut wire).await.expect("a request");
+        wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nbegun\r\n")
+            .await;
+        wire.finish().await;
+        wire.rest().await;
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send("GET /download HTTP/1.1\r\nhost: api.test\r\n\r\n")
+        .await;
+    assert_eq!(
+        wire.message().await,
+        None,
+        "half an answer that looks whole"
+    );
+}
+
+/// Web sockets and whatever else switches protocols: after 101 the bytes are theirs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switched_protocol_passes_both_ways() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        let request = seen.request(&mut wire).await.expect("a request");
+        assert_eq!(request.header("upgrade"), "websocket");
+        assert_eq!(request.header("connection"), "upgrade");
+        assert_eq!(request.header("sec-websocket-key"), "abc");
+        wire.send("HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhello")
+            .await;
+        while let Some(bytes) = wire.bytes(4).await {
+            wire.send(bytes.iter().rev().copied().collect::<Vec<_>>()).await;
+        }
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send(
+        "GET /socket HTTP/1.1\r\nhost: api.test\r\nconnection: Upgrade, keep-alive\r\n\
+         upgrade: websocket\r\nsec-websocket-key: abc\r\n\r\n",
+    )
+    .await;
+    let answer = wire.message().await.expect("an answer");
+    assert_eq!(
+        (answer.status(), answer.header("upgrade")),
+        (101, "websocket")
+    );
+    assert_eq!(wire.bytes(5).await.expect("a greeting"), b"hello");
+    for _ in 0..3 {
+        wire.send("ping").await;
+        assert_eq!(wire.bytes(4).await.expect("an echo"), b"gnip");
+    }
+}
+
+/// An upgrade that the upstream turns down is an ordinary answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_that_is_refused_is_an_ordinary_answer() {
+    let stage = Stage::start().await;
+    let call = Call::new(http::Method::GET, "/socket")
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket");
+    let answer = stage.send(&call).await;
+    assert_eq!(answer.status.as_u16(), 201);
+    assert_eq!(answer.header("x-execution"), "1");
+    stage.finish();
+}
