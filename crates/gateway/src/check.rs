@@ -155,8 +155,8 @@ impl Checker<'_> {
         if !top.admin.ip().is_loopback() {
             self.warn(
                 "admin",
-                "operators' listener is reachable from the network: whoever reaches it can \
-                 resolve keys; listen on 127.0.0.1",
+                "operators' listener is reachable from the network, and asks nobody who they are; \
+                 listen on 127.0.0.1",
             );
         }
         if !top.listen.ip().is_loopback() && tls.cert_file.is_none() {

@@ -31,14 +31,14 @@ fn start_api() -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for (payment, stream) in (1..).zip(listener.incoming()) {
-            answer(stream.unwrap(), payment);
+            answer(&stream.unwrap(), payment);
         }
     });
     address
 }
 
-fn answer(stream: TcpStream, payment: usize) {
-    let mut reader = BufReader::new(&stream);
+fn answer(stream: &TcpStream, payment: usize) {
+    let mut reader = BufReader::new(stream);
     let mut body_bytes = 0;
     let mut line = String::new();
     while line != "\r\n" {
@@ -51,7 +51,8 @@ fn answer(stream: TcpStream, payment: usize) {
     reader.read_exact(&mut vec![0; body_bytes]).unwrap();
     let body = format!("{{\"payment\":{payment}}}\n");
     let head = "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length:";
-    write!(&stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut writer = stream;
+    write!(writer, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
 }
 
 /// The gateway as the README starts it, but on free ports and in a folder that goes away.
