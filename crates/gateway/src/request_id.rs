@@ -1,4 +1,7 @@
-//! A name for every request, the same in the logs, at the upstream and at the client.
+//! A name for every request, the same in the logs and at the upstream.
+//!
+//! Answers do not carry it: a replay is the first answer, and nothing but the mark of a replay is
+//! added to it.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -58,11 +61,9 @@ impl RequestIds {
             method = %request.method(),
             path = request.uri().path(),
         );
-        request.headers_mut().insert(REQUEST_ID, id.clone());
-        let mut response = serve(request).instrument(span.clone()).await?;
+        request.headers_mut().insert(REQUEST_ID, id);
+        let response = serve(request).instrument(span.clone()).await?;
         tracing::debug!(parent: &span, status = response.status().as_u16(), "answered");
-        // An answer that names itself, or its first request, keeps that name.
-        response.headers_mut().entry(REQUEST_ID).or_insert(id);
         Ok(response)
     }
 }

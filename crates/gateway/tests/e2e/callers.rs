@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use onlyonce_conformance::http_suite::Upstream;
+use onlyonce_conformance::http_suite::{Upstream, serve};
 use serde_json::json;
 
-use crate::kit::{Call, Named, Scripted, Setup, Stage, send_to};
+use crate::kit::{Call, Scripted, Setup, Stage, send_to};
 use crate::lost::OK;
 
 const REQUIRED: &str = "idempotency_principal_required";
@@ -50,7 +50,7 @@ fn token(subject: &str, lasts_seconds: i64, secret: &[u8], algorithm: Algorithm)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verified_claim_names_the_caller_and_survives_a_new_token() {
     let upstream = Upstream::new();
-    let setup = Setup::new(Named::serve(&upstream).await);
+    let setup = Setup::new(serve(upstream.clone()).await);
     let secret = setup.file("secret", SECRET);
     let config = format!(
         "[principal]\nsource = \"jwt:sub\"\njwt_key_file = {secret:?}\njwt_algorithms = [\"HS256\"]"

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use onlyonce_conformance::http_suite::{Upstream, same};
+use onlyonce_conformance::http_suite::{Upstream, same, serve};
 
-use crate::kit::{Call, Named, STORE_UNAVAILABLE, Setup, Stage, UNKNOWN, send_to, try_connect};
+use crate::kit::{Call, STORE_UNAVAILABLE, Setup, Stage, UNKNOWN, send_to, try_connect};
 
 const SHORT_LEASE: &str = "lease = \"1s\"\n[engine]\nsweep_every = \"100ms\"\nstore_timeout = \"300ms\"\nsettle_patience = \"500ms\"";
 
@@ -37,7 +37,7 @@ fn words(line: &[String]) -> Vec<&str> {
 /// make it, in an old one those of claims and completions.
 async fn prepared(is_new: bool) -> (Upstream, Setup) {
     let upstream = Upstream::new();
-    let setup = Setup::new(Named::serve(&upstream).await).config(SHORT_LEASE);
+    let setup = Setup::new(serve(upstream.clone()).await).config(SHORT_LEASE);
     if !is_new {
         let mut before = setup.start().await;
         send_to(before.address, &Call::payment("before"))

@@ -1,12 +1,12 @@
 //! The HTTP suite against the binary with its defaults.
 
-use onlyonce_conformance::http_suite::{Target, Upstream};
+use onlyonce_conformance::http_suite::{Target, Upstream, serve};
 
-use crate::kit::{Named, Setup};
+use crate::kit::Setup;
 
 async fn start() -> Target {
     let upstream = Upstream::new();
-    let gateway = Setup::new(Named::serve(&upstream).await).start().await;
+    let gateway = Setup::new(serve(upstream.clone()).await).start().await;
     Target::new(gateway.address, upstream).keep(gateway)
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use onlyonce_conformance::http_suite::{Answer, Upstream};
+use onlyonce_conformance::http_suite::{Answer, Upstream, serve};
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,9 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::kit::{
-    Authority, Call, Named, Setup, Stage, UNKNOWN, UNREACHABLE, call_over, send_to, soon,
-};
+use crate::kit::{Authority, Call, Setup, Stage, UNKNOWN, UNREACHABLE, call_over, send_to, soon};
 use crate::lost::OK;
 
 async fn connect(
@@ -42,7 +40,7 @@ async fn ask(stage: &Stage, config: ClientConfig, call: &Call) -> Answer {
 /// A gateway that is `localhost`, with more in its configuration.
 async fn stage(authority: &Authority, more: impl FnOnce(&Setup) -> String) -> Stage {
     let upstream = Upstream::new();
-    let setup = Setup::new(Named::serve(&upstream).await);
+    let setup = Setup::new(serve(upstream.clone()).await);
     let own = authority.issue("localhost");
     let (chain, key) = (
         setup.file("own.pem", own.chain),

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Method, StatusCode};
-use onlyonce_conformance::http_suite::{Answer, Upstream, same};
+use onlyonce_conformance::http_suite::{Answer, Upstream, same, serve};
 use tokio::task::JoinHandle;
 
-use super::{Call, Gateway, IN_PROGRESS, LOOK_PAUSE, Named, Setup, soon, try_send_to};
+use super::{Call, Gateway, IN_PROGRESS, LOOK_PAUSE, Setup, soon, try_send_to};
 
 /// A gateway, its witness, and what clients were told.
 pub(crate) struct Stage {
@@ -32,7 +32,7 @@ impl Stage {
     /// A gateway that is set up otherwise.
     pub(crate) async fn set_up(change: impl FnOnce(Setup) -> Setup) -> Self {
         let upstream = Upstream::new();
-        let setup = change(Setup::new(Named::serve(&upstream).await));
+        let setup = change(Setup::new(serve(upstream.clone()).await));
         Self::of(upstream, setup).await
     }
 
