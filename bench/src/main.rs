@@ -4,6 +4,7 @@
 //! cargo run --release -p onlyonce-bench -- store    the embedded store, the raw disk, Redis
 //! cargo run --release -p onlyonce-bench -- size     memory and reopening at a million records
 //! cargo run --release -p onlyonce-bench -- rules    step, fingerprint and codec, per call
+//! cargo run --release -p onlyonce-bench -- gateway  the gateway beside proxies and the usual recipe
 //! ```
 //!
 //! Machines are noisy: rounds of all contestants are interleaved, the medians are printed, and
@@ -16,7 +17,9 @@
     reason = "a program for people: it stops at the first surprise and prints what it measured"
 )]
 
+mod gateway;
 mod machine;
+mod process;
 mod raw;
 mod records;
 mod redis;
@@ -28,11 +31,16 @@ const USAGE: &str = "\
 Usage: onlyonce-bench store [--rounds N] [--seconds N]
        onlyonce-bench size  [--records N]
        onlyonce-bench rules
+       onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N]
 
 store  claim+complete pairs and replay reads per second, durable, at 1, 64 and 256 callers,
        beside the raw append+fdatasync limit of the same disk and Redis with appendfsync always
 size   memory per record, disk per record and reopening time at a million records
-rules  nanoseconds and allocations per call of the pure parts";
+rules  nanoseconds and allocations per call of the pure parts
+gateway  requests per second, latency, processor time and memory of the gateway beside nginx,
+       haproxy, a bare handler and axum with Redis; then the cost of a request when many keys are
+       stored (500,000; try --keys 5000000) and many connections are open. Needs the gateway's
+       own release build: cargo build --release";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,10 +49,22 @@ fn main() {
         at.and_then(|at| arguments.get(at + 1)?.parse().ok())
             .unwrap_or(default)
     };
+    let port = |name: &str| u16::try_from(option(name, 0)).unwrap();
     match arguments.first().map(String::as_str) {
         Some("store") => store::run(option("--rounds", 3), option("--seconds", 2)),
         Some("size") => size::run(option("--records", 1_000_000)),
         Some("rules") => rules::run(),
+        Some("gateway") => gateway::run(gateway::Options {
+            rounds: option("--rounds", 3),
+            seconds: option("--seconds", 3),
+            connections: option("--connections", 64),
+            keys: option("--keys", 500_000),
+        }),
+        // The benchmark starts itself with these, so that each server is a process of its own.
+        Some("serve-handler") => gateway::handlers::bare(port("--port")),
+        Some("serve-redis-peer") => {
+            gateway::handlers::with_redis(port("--port"), port("--redis"));
+        }
         Some("--help" | "-h") => println!("{USAGE}"),
         _ => {
             eprintln!("{USAGE}");

@@ -1,47 +1,28 @@
 //! The usual recipe: Redis `SET NX`, made as durable as the others with `appendfsync always`.
 
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use crate::process::{Process, free_port};
 
 /// A throwaway Redis server on a free loopback port.
 pub(crate) struct Redis {
-    server: Child,
-    port: u16,
+    pub(crate) server: Process,
 }
 
 impl Redis {
     /// Starts one, or says why there is none.
     pub(crate) fn start(folder: &Path) -> Result<Self, String> {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let server = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-            ])
-            .args(["--appendonly", "yes", "--appendfsync", "always"])
-            .args(["--dir", &folder.display().to_string()])
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|error| {
-                format!("redis-server does not start ({error}): install redis-server")
-            })?;
-        let redis = Self { server, port };
-        for _ in 0..200 {
-            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Ok(redis);
-            }
-            std::thread::sleep(std::time::Duration::from_millis(25));
-        }
-        Err("redis-server does not answer".into())
+        let port = free_port();
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "yes"])
+            .args(["--appendfsync", "always"])
+            .args(["--dir", &folder.display().to_string()]);
+        let server = Process::start(&mut command, port, &folder.join("redis.log"))
+            .map_err(|why| format!("{why}: install redis-server"))?;
+        Ok(Self { server })
     }
 
     /// Claim+complete pairs per second: `SET NX` of 150 bytes, then `SET` of 1 KB.
@@ -62,7 +43,7 @@ impl Redis {
         let output = Command::new("redis-benchmark")
             .args([
                 "-p",
-                &self.port.to_string(),
+                &self.server.port.to_string(),
                 "-c",
                 &callers.to_string(),
                 "--csv",
@@ -80,12 +61,5 @@ impl Redis {
             .nth(1)
             .and_then(|rate| rate.parse().ok());
         rate.unwrap_or(f64::NAN)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
