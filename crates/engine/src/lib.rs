@@ -27,7 +27,6 @@ mod event;
 mod execute;
 mod execution;
 mod guard;
-
 mod reply;
 mod resolver;
 mod run;
@@ -43,7 +42,6 @@ pub use error::EngineError;
 pub use event::{Event, Observer, StoreOperation};
 pub use execution::{Execution, Finished, Outcome};
 pub use guard::{Guard, GuardError};
-
 pub use reply::{Replay, Reply};
 pub use resolver::{NoResolver, Resolver};
 pub use run::{Identity, Request};
