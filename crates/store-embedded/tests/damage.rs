@@ -359,3 +359,31 @@ async fn an_answer_of_zeros_does_not_excuse_a_flipped_bit_beside_it() {
         assert!(!matches!(store.load(&claimed).await, Ok(None)), "forgotten");
     }
 }
+
+/// A log file that cannot be deleted stays the oldest. Deleting the ones behind it would leave a
+/// gap, and the next start would take the folder for damaged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_fails_leaves_no_gap_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, aside) = (folder.path().join("store"), folder.path().join("aside"));
+    let store = open_small(&path, 2048);
+    let first = log_files(&path).remove(0);
+    for number in 0..40 {
+        let version = win(&store, &id(number), None, Some(&completed(1, 300))).await;
+        win(&store, &id(number), Some(version), None).await;
+        if number == 0 {
+            // A folder in its place cannot be deleted as a file.
+            fs::rename(&first, &aside).unwrap();
+            fs::create_dir(&first).unwrap();
+        }
+    }
+    for number in 100..400 {
+        let version = win(&store, &id(number), None, Some(&completed(1, 300))).await;
+        win(&store, &id(number), Some(version), None).await;
+    }
+    // Closing waits for whatever is being cleaned up.
+    drop(store);
+    fs::remove_dir(&first).unwrap();
+    fs::rename(&aside, &first).unwrap();
+    assert!(try_open(&path).is_ok());
+}
