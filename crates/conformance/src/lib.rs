@@ -22,6 +22,7 @@
 //! | [`http_suite!`] | the same for an HTTP endpoint that is guarded: black box, over a socket |
 //! | [`Witness`] | an upstream's log of effects: counts what really happened |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, resets and cuts on command |
+//! | [`servers`] | real servers as throwaway processes |
 //!
 //! The suite must be able to fail: this crate's own tests plant a bug for every case in turn and
 //! assert that the case catches it.
@@ -36,6 +37,7 @@
 
 pub mod fault_proxy;
 pub mod http_suite;
+pub mod servers;
 pub mod suite;
 pub mod witness;
 

@@ -1,0 +1,8 @@
+//! Real servers for tests: throwaway processes on free loopback ports, in temporary folders.
+//!
+//! Each is ended, by its process id, when its value is dropped. A test that cannot start one
+//! fails and names the package that brings it.
+
+mod process;
+
+pub use process::{Process, free_port};
