@@ -39,6 +39,7 @@ pub(crate) fn claimed(now: Timestamp) -> Record {
         route: RouteName::new("payments").unwrap(),
         principal: PrincipalDigest::from_bytes([5; 8]),
         response_schema: 0,
+        memo: bytes::Bytes::new(),
     }
 }
 

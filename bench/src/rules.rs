@@ -26,6 +26,7 @@ pub(crate) fn run() {
         fence: Fence::from_bytes([9; 16]),
         route: RouteName::new("payments").unwrap(),
         principal: PrincipalDigest::default(),
+        memo: bytes::Bytes::new(),
     });
     println!(
         "{:<44} {:>10} {:>12} {:>12}",

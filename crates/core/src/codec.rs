@@ -20,8 +20,12 @@ use crate::scope::{PrincipalDigest, RecordId};
 use crate::seal::SealedResponse;
 use crate::time::Timestamp;
 
-/// The version that is written. Every released version stays readable.
-pub const VERSION: u8 = 1;
+/// The newest version. Every released version stays readable.
+pub const VERSION: u8 = 2;
+
+/// The version of a record without a memo: it had none, and is still written where there is none,
+/// so that an older onlyonce beside a newer one reads as much as it can.
+const WITHOUT_MEMO: u8 = 1;
 
 const CHECKSUM_BYTES: usize = 4;
 
@@ -50,8 +54,13 @@ pub enum CodecError {
 /// # Errors
 /// When a part is larger than the format can hold (4 GiB).
 pub fn encode(id: &RecordId, record: &Record) -> Result<Vec<u8>, CodecError> {
-    let mut out = Vec::with_capacity(160 + response_bytes(&record.state));
-    out.put_u8(VERSION);
+    let mut out = Vec::with_capacity(160 + record.memo.len() + response_bytes(&record.state));
+    let version = if record.memo.is_empty() {
+        WITHOUT_MEMO
+    } else {
+        VERSION
+    };
+    out.put_u8(version);
     out.put_u8(record.fingerprint.algorithm.tag());
     out.put_slice(&record.fingerprint.digest);
     out.put_slice(record.fence.as_bytes());
@@ -63,6 +72,9 @@ pub fn encode(id: &RecordId, record: &Record) -> Result<Vec<u8>, CodecError> {
     put_block(&mut out, record.route.as_str().as_bytes(), "route")?;
     out.put_u8(u8::from(record.fields.is_truncated()));
     put_block(&mut out, record.fields.encoded(), "field digests")?;
+    if version != WITHOUT_MEMO {
+        put_block(&mut out, &record.memo, "memo")?;
+    }
     put_state(&mut out, &record.state)?;
     let checksum = checksum(id, &out);
     out.put_u32(checksum);
@@ -83,11 +95,11 @@ pub fn decode(id: &RecordId, bytes: &Bytes) -> Result<Record, CodecError> {
     if stored.get_u32() != checksum(id, &content) {
         return Err(CodecError::BadChecksum);
     }
-    if version != VERSION {
+    if !(WITHOUT_MEMO..=VERSION).contains(&version) {
         return Err(CodecError::UnknownVersion(version));
     }
     let mut reader = Reader(content.slice(1..));
-    let record = read_record(&mut reader)?;
+    let record = read_record(&mut reader, version)?;
     if reader.0.has_remaining() {
         return Err(CodecError::Malformed("bytes after the end"));
     }
@@ -251,7 +263,7 @@ const fn tombstone_tag(reason: TombstoneReason) -> u8 {
     }
 }
 
-fn read_record(reader: &mut Reader) -> Result<Record, CodecError> {
+fn read_record(reader: &mut Reader, version: u8) -> Result<Record, CodecError> {
     let algorithm =
         Algorithm::from_tag(reader.u8()?).ok_or(CodecError::Malformed("fingerprint algorithm"))?;
     let fingerprint = Fingerprint {
@@ -272,6 +284,10 @@ fn read_record(reader: &mut Reader) -> Result<Record, CodecError> {
     };
     let fields = FieldDigests::from_encoded(reader.block()?, truncated)
         .ok_or(CodecError::Malformed("field digests"))?;
+    let memo = match version {
+        WITHOUT_MEMO => Bytes::new(),
+        _ => reader.block()?,
+    };
     let state = read_state(reader)?;
     Ok(Record {
         fingerprint,
@@ -284,6 +300,7 @@ fn read_record(reader: &mut Reader) -> Result<Record, CodecError> {
         route,
         principal,
         response_schema,
+        memo,
     })
 }
 

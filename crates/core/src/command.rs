@@ -5,6 +5,8 @@
 
 use alloc::boxed::Box;
 
+use bytes::Bytes;
+
 use crate::fence::Fence;
 use crate::fingerprint::{FieldDigests, Fingerprint};
 use crate::record::{Record, Response, UnknownReason};
@@ -79,6 +81,8 @@ pub struct Claim {
     pub route: RouteName,
     /// Who asks.
     pub principal: PrincipalDigest,
+    /// What to note about the request for as long as its outcome is open.
+    pub memo: Bytes,
 }
 
 /// What the upstream says about an effect.

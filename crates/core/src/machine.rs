@@ -403,6 +403,7 @@ impl Rules<'_> {
             route: claim.route.clone(),
             principal: claim.principal,
             response_schema: self.policy.response_schema(),
+            memo: claim.memo.clone(),
         };
         (Decision::Execute, Next::Put(Box::new(record)))
     }
@@ -410,6 +411,9 @@ impl Rules<'_> {
     /// The same row in another state. Copies everything but the old state, whose response may
     /// be large.
     fn put(&self, record: &Record, state: State) -> Next {
+        // Nobody asks about a known outcome, and what a memo says need not be kept for longer.
+        let is_open = !state.kind().is_settled();
+        let memo = is_open.then(|| record.memo.clone()).unwrap_or_default();
         Next::Put(Box::new(Record {
             fingerprint: record.fingerprint,
             fields: record.fields.clone(),
@@ -421,6 +425,7 @@ impl Rules<'_> {
             route: record.route.clone(),
             principal: record.principal,
             response_schema: record.response_schema,
+            memo,
         }))
     }
 

@@ -33,6 +33,9 @@ pub struct Record {
     pub principal: PrincipalDigest,
     /// The version of the response's shape, as the route declared it.
     pub response_schema: u32,
+    /// What the route noted about the request, so that its outcome can be asked about when nobody
+    /// who knew it is left. Empty where nothing is ever asked, and once the key is settled.
+    pub memo: Bytes,
 }
 
 /// How far a key got.

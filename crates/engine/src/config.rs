@@ -20,10 +20,10 @@ pub struct EngineConfig {
     pub waiters_per_key_max: usize,
     /// How many callers may wait in all. Default: 10,000.
     pub waiters_max: usize,
-    /// The first pause before a waiter looks at the store again, in case another process
-    /// settles the key; pauses double. Default: 25 ms.
+    /// The first pause before the waiters of a key look at the store again, in case another
+    /// process settles it; pauses double. Default: 10 ms.
     pub wait_poll_min: Duration,
-    /// The longest such pause. Default: 1 s.
+    /// The longest such pause. Default: 50 ms, so that a wait across processes ends within 100.
     pub wait_poll_max: Duration,
     /// How often due rows are swept. Default: 1 s.
     pub sweep_every: Duration,
@@ -45,8 +45,8 @@ impl Default for EngineConfig {
             executions_max: 10_000,
             waiters_per_key_max: 1_000,
             waiters_max: 10_000,
-            wait_poll_min: Duration::from_millis(25),
-            wait_poll_max: Duration::from_secs(1),
+            wait_poll_min: Duration::from_millis(10),
+            wait_poll_max: Duration::from_millis(50),
             sweep_every: Duration::from_secs(1),
             sweep_batch: 512,
             sweep_concurrency: 64,

@@ -31,6 +31,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use bytes::Bytes;
 use onlyonce_core::fingerprint::{FieldDiff, Payload, explain, fingerprint};
 use onlyonce_core::key::KeyError;
 use onlyonce_core::{
@@ -77,6 +78,7 @@ impl<S: Store, R: Runtime> Engine<S, R> {
             principal: PrincipalDigest::new(&self.inner.secret, scope.principal),
             route: route.clone(),
             wait: None,
+            memo: Bytes::new(),
         }
     }
 }

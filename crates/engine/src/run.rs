@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::select;
 use onlyonce_core::{
     Claim, Command, Decision, Fence, FieldDigests, Fingerprint, Next, PrincipalDigest, RecordId,
@@ -41,6 +42,9 @@ pub struct Request {
     pub principal: PrincipalDigest,
     /// How long to wait for somebody else's execution of the same key. `None`: not at all.
     pub wait: Option<Duration>,
+    /// What to note about the request, for the [`Resolver`](crate::Resolver) that asks about its
+    /// outcome. Kept only while the outcome is open.
+    pub memo: Bytes,
 }
 
 impl<S: Store, R: Runtime> Engine<S, R> {
@@ -86,6 +90,15 @@ struct Located {
     request: Request,
     /// Its record is under the previous secret.
     is_previous: bool,
+}
+
+/// How a claim begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// By a read, where a row is expected.
+    Read,
+    /// By whatever costs the store less.
+    Cheapest,
 }
 
 /// What asking for the key came to.
@@ -145,7 +158,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// Claims the key for a request, waiting for another's execution where that is wanted.
     async fn ask_and_wait(self: &Arc<Self>, located: &Located) -> Result<Answer, EngineError> {
         let started = self.runtime.elapsed();
-        let answer = self.claim(located).await?;
+        let answer = self.claim(located, First::Cheapest).await?;
         self.report(&located.request, &answer, started);
         let Answer::Told(in_flight) = answer else {
             return Ok(answer);
@@ -169,7 +182,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         });
     }
 
-    async fn claim(self: &Arc<Self>, located: &Located) -> Result<Answer, EngineError> {
+    async fn claim(
+        self: &Arc<Self>,
+        located: &Located,
+        first: First,
+    ) -> Result<Answer, EngineError> {
         let Located {
             request,
             is_previous,
@@ -182,10 +199,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             fence,
             route: request.route.clone(),
             principal: request.principal,
+            memo: request.memo.clone(),
         });
         let slot = self.tasks.reserve();
         let mut start = Start::Seen(None);
-        if self.store.profile().cheap_reads || slot.is_err() || *is_previous {
+        let reads_first = first == First::Read || self.store.profile().cheap_reads;
+        if reads_first || slot.is_err() || *is_previous {
             let row = self.load(&id).await?;
             if let (decision, Next::Keep) = self.decide(&command, row.as_ref()) {
                 return Ok(Answer::Told(Applied { decision, row }));
@@ -225,21 +244,32 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let ticket = request
             .wait
             .and_then(|wait| Some((wait, self.waiting.join(id)?)));
-        let Some((wait, ticket)) = ticket else {
+        let Some((wait, mut ticket)) = ticket else {
             return Ok(Answer::Told(in_flight));
         };
         let deadline = self.runtime.elapsed().saturating_add(wait);
         let mut pause = self.config.wait_poll_min;
+        let signal = Arc::clone(&ticket.settled);
         loop {
             // Listening begins before looking, or a settlement in between would go unheard.
-            let mut settled = pin!(ticket.settled.notified());
+            let mut settled = pin!(signal.notified());
             settled.as_mut().enable();
-            let answer = self.claim(located).await?;
-            let left = deadline.saturating_sub(self.runtime.elapsed());
-            if !answer.is_in_flight() || left.is_zero() {
+            let answer = self.claim(located, First::Read).await?;
+            if !answer.is_in_flight() {
+                // Another process may have settled it, and nobody else here knows yet.
+                self.waiting.wake(id);
                 return Ok(answer);
             }
-            select(settled, pin!(self.runtime.sleep(pause.min(left)))).await;
+            let left = deadline.saturating_sub(self.runtime.elapsed());
+            if left.is_zero() {
+                return Ok(answer);
+            }
+            let pause_now = if ticket.looks() {
+                pause.min(left)
+            } else {
+                left
+            };
+            select(settled, pin!(self.runtime.sleep(pause_now))).await;
             pause = (pause * 2).min(self.config.wait_poll_max);
         }
     }

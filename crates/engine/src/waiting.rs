@@ -1,8 +1,9 @@
 //! Callers that wait for a key which somebody else executes.
 //!
 //! Within this process they are woken the moment the key is settled. For a key that another
-//! process executes they look at the store again with growing pauses. Both the number per key
-//! and the number in all are limited, so a storm of retries cannot fill the memory.
+//! process executes one of them looks at the store again with growing pauses, and wakes the
+//! others. Both the number per key and the number in all are limited, so a storm of retries can
+//! fill neither the memory nor the store's time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,8 @@ struct Room {
 struct Key {
     settled: Arc<Notify>,
     waiters: usize,
+    /// Whether one of them looks at the store.
+    looked_for: bool,
 }
 
 /// One caller's place; left when dropped.
@@ -37,8 +40,10 @@ struct Key {
 pub(crate) struct Ticket {
     waiting: Arc<Waiting>,
     id: RecordId,
-    /// Signalled when the key is settled in this process.
+    /// Signalled when the key is settled in this process, or when somebody has to look.
     pub(crate) settled: Arc<Notify>,
+    /// Whether this caller looks at the store for all.
+    looks: bool,
 }
 
 impl Waiting {
@@ -67,6 +72,7 @@ impl Waiting {
             waiting: Arc::clone(self),
             id: *id,
             settled,
+            looks: false,
         })
     }
 
@@ -83,12 +89,30 @@ impl Waiting {
     }
 }
 
+impl Ticket {
+    /// Whether this caller is the one that looks at the store: the first to ask is.
+    pub(crate) fn looks(&mut self) -> bool {
+        if let Some(key) = self.waiting.room().keys.get_mut(&self.id)
+            && !key.looked_for
+        {
+            key.looked_for = true;
+            self.looks = true;
+        }
+        self.looks
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut room = self.waiting.room();
         room.all = room.all.saturating_sub(1);
         if let Some(key) = room.keys.get_mut(&self.id) {
             key.waiters = key.waiters.saturating_sub(1);
+            if self.looks {
+                key.looked_for = false;
+                // Another one takes over.
+                key.settled.notify_one();
+            }
             if key.waiters == 0 {
                 room.keys.remove(&self.id);
             }
@@ -123,6 +147,17 @@ mod tests {
         assert!(waiting.join(&OTHER).is_none(), "in all");
         drop(first);
         assert!(waiting.join(&ID).is_some());
+    }
+
+    #[test]
+    fn one_looks_for_all_and_another_takes_over_when_it_leaves() {
+        let waiting = waiting(3, 3);
+        let mut first = waiting.join(&ID).unwrap();
+        let mut second = waiting.join(&ID).unwrap();
+        assert!(first.looks() && first.looks());
+        assert!(!second.looks());
+        drop(first);
+        assert!(second.looks());
     }
 
     #[test]

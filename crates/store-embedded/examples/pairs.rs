@@ -46,6 +46,7 @@ fn record(state: State) -> Record {
         route: RouteName::new("payments").unwrap(),
         principal: PrincipalDigest::default(),
         response_schema: 0,
+        memo: bytes::Bytes::new(),
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn claim(fence: Fence) -> Claim {
         fence,
         route: RouteName::default(),
         principal: PrincipalDigest::from_bytes([0; 8]),
+        memo: Bytes::new(),
     }
 }
 
@@ -81,6 +82,7 @@ pub(crate) fn record(row: Row, n: u8) -> Record {
         route: RouteName::default(),
         principal: PrincipalDigest::from_bytes([0; 8]),
         response_schema: 0,
+        memo: bytes::Bytes::new(),
     }
 }
 

@@ -37,6 +37,8 @@ pub const fn at(millis: u64) -> Timestamp {
 pub fn record(number: u64, state: State) -> Record {
     let mut fence = [0; 16];
     fence[8..].copy_from_slice(&number.to_be_bytes());
+    let is_open = !state.kind().is_settled();
+    let memo = if is_open { "what was asked" } else { "" };
     Record {
         fingerprint: Fingerprint {
             algorithm: Algorithm::Raw,
@@ -51,6 +53,7 @@ pub fn record(number: u64, state: State) -> Record {
         route: RouteName::new("payments").expect("a short name"),
         principal: PrincipalDigest::from_bytes([7; 8]),
         response_schema: 1,
+        memo: memo.into(),
     }
 }
 

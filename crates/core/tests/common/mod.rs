@@ -128,6 +128,7 @@ pub(crate) fn row(state: State) -> Record {
         route: RouteName::new("charges").unwrap(),
         principal: PrincipalDigest::from_bytes([5; 8]),
         response_schema: 4,
+        memo: bytes::Bytes::new(),
     }
 }
 
@@ -219,6 +220,7 @@ pub(crate) fn claim_of(fingerprint: Fingerprint, fence: Fence) -> Command {
         fence,
         route: RouteName::new("charges").unwrap(),
         principal: PrincipalDigest::from_bytes([5; 8]),
+        memo: bytes::Bytes::from_static(b"GET /charges/1"),
     })
 }
 

@@ -1,6 +1,8 @@
 //! What the holder of a fence may do, and everybody else may not.
 
-use onlyonce_core::{Decision, Response, State, TombstoneReason, UnknownReason, step};
+use onlyonce_core::{
+    Command, Decision, Record, Response, State, TombstoneReason, UnknownReason, step,
+};
 
 use crate::common::*;
 
@@ -218,5 +220,22 @@ fn a_key_that_is_unknown_already_keeps_its_first_reason_and_count() {
     for row in [unknown_asked(3), dead_letter(), released()] {
         let told = kept(&policy(), &row, &mark_unknown(fence(1)), at(60));
         assert_eq!(told, Decision::AlreadySettled);
+    }
+}
+
+/// A memo may hold a key in plain text: it is kept only for as long as somebody may ask with it.
+#[test]
+fn a_memo_is_kept_while_the_outcome_is_open_and_dropped_with_the_answer() {
+    let noted = Record {
+        memo: "GET /charges?key=1".into(),
+        ..executing()
+    };
+    let (_, renewed) = written(&policy(), &noted, &renew(fence(1)), at(3));
+    assert_eq!(renewed.memo, noted.memo);
+    let (_, unknown) = written(&policy(), &noted, &Command::Sweep, at(16));
+    assert_eq!(unknown.memo, noted.memo);
+    for settling in [complete(fence(1), answer("first")), release(fence(1))] {
+        let (_, settled) = written(&policy(), &unknown, &settling, at(17));
+        assert!(settled.memo.is_empty());
     }
 }

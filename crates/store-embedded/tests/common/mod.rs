@@ -44,6 +44,7 @@ pub(crate) fn record(state: State) -> Record {
         route: RouteName::new("payments").unwrap(),
         principal: PrincipalDigest::default(),
         response_schema: 0,
+        memo: bytes::Bytes::new(),
     }
 }
 
