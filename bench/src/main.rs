@@ -31,7 +31,7 @@ const USAGE: &str = "\
 Usage: onlyonce-bench store [--rounds N] [--seconds N]
        onlyonce-bench size  [--records N]
        onlyonce-bench rules
-       onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N]
+       onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N] [--only NAME]
 
 store  claim+complete pairs and replay reads per second, durable, at 1, 64 and 256 callers,
        beside the raw append+fdatasync limit of the same disk and Redis with appendfsync always
@@ -49,12 +49,17 @@ fn main() {
         at.and_then(|at| arguments.get(at + 1)?.parse().ok())
             .unwrap_or(default)
     };
+    let text = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        Some(&*arguments.get(at + 1)?.clone().leak())
+    };
     let port = |name: &str| u16::try_from(option(name, 0)).unwrap();
     match arguments.first().map(String::as_str) {
         Some("store") => store::run(option("--rounds", 3), option("--seconds", 2)),
         Some("size") => size::run(option("--records", 1_000_000)),
         Some("rules") => rules::run(),
         Some("gateway") => gateway::run(gateway::Options {
+            only: text("--only"),
             rounds: option("--rounds", 3),
             seconds: option("--seconds", 3),
             connections: option("--connections", 64),

@@ -39,6 +39,8 @@ const REPLAYED_KEYS: u64 = 10_000;
 /// What was asked for on the command line.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
+    /// Of the first table, only contestants whose name contains this; then no second table.
+    pub(crate) only: Option<&'static str>,
     pub(crate) rounds: u64,
     pub(crate) seconds: u64,
     pub(crate) connections: u64,
@@ -81,6 +83,7 @@ pub(crate) fn run(options: Options) {
     let next = Rc::new(Cell::new(1 << 32));
     let stage = Stage::start(&path);
     let mut contestants = stage.contestants(&next);
+    contestants.retain(|one| options.only.is_none_or(|only| one.name.contains(only)));
     for _ in 0..effort.rounds {
         for contestant in &mut contestants {
             contestant.round(|one| {
@@ -98,6 +101,9 @@ pub(crate) fn run(options: Options) {
     table::print(&contestants);
     table::ratios(&contestants);
     drop(contestants);
+    if options.only.is_some() {
+        return;
+    }
     let upstream = stage.leave_upstream();
     scale::run(&upstream, &path, effort, options.keys, &next);
 }

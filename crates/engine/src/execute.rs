@@ -42,12 +42,14 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     {
         let (tell, told) = oneshot::channel();
         let inner = Arc::clone(self);
-        self.runtime.spawn(async move {
+        // Boxed: a runtime moves a task about before it runs, and this one has kilobytes.
+        let task = Box::pin(async move {
             let reply = inner.work(granted, work).await;
             drop(slot);
             // The caller may be gone; the outcome is recorded all the same.
             let _ = tell.send(reply);
         });
+        self.runtime.spawn(task);
         // The task can only vanish with the process.
         told.await.unwrap_or(Ok(Reply::Unknown(None)))
     }

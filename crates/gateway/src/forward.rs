@@ -22,11 +22,36 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Where a request came from.
-#[derive(Debug, Clone, Copy)]
+const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
+const TE: HeaderValue = HeaderValue::from_static("te");
+
+/// Where a request came from, and how that is said. Made once for each connection.
+#[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    pub(crate) tls: bool,
+    /// As in `X-Forwarded-For`.
+    node: HeaderValue,
+    /// As in `X-Forwarded-Proto`.
+    proto: HeaderValue,
+    /// As in `Forwarded`.
+    forwarded: HeaderValue,
+}
+
+impl Peer {
+    /// The peer at this address; `None` for an address that no header can hold, and there is none.
+    pub(crate) fn new(address: IpAddr, tls: bool) -> Option<Self> {
+        let proto = if tls { "https" } else { "http" };
+        let node = match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("\"[{address}]\""),
+        };
+        Some(Self {
+            address,
+            node: HeaderValue::from_str(&address.to_string()).ok()?,
+            proto: HeaderValue::from_static(proto),
+            forwarded: HeaderValue::from_str(&format!("for={node};proto={proto}")).ok()?,
+        })
+    }
 }
 
 /// How heads are rewritten.
@@ -43,7 +68,7 @@ pub(crate) struct Rewriting {
 
 impl Rewriting {
     /// Rewrites the head of a request. `upgrade` keeps what a protocol switch needs.
-    pub(crate) fn request(&self, parts: &mut Parts, peer: Peer, upgrade: bool) {
+    pub(crate) fn request(&self, parts: &mut Parts, peer: &Peer, upgrade: bool) {
         let host = host_of(parts);
         let protocol = upgrade
             .then(|| parts.headers.get(header::UPGRADE).cloned())
@@ -52,21 +77,21 @@ impl Rewriting {
         strip_hop_by_hop(&mut parts.headers);
         strip_own(&mut parts.headers);
         if let Some(protocol) = protocol {
-            append(&mut parts.headers, header::CONNECTION, "upgrade");
+            append(&mut parts.headers, header::CONNECTION, &UPGRADE);
             parts.headers.insert(header::UPGRADE, protocol);
         }
         if trailers {
             let te = HeaderValue::from_static("trailers");
             parts.headers.insert(header::TE, te);
             if !self.http2 {
-                append(&mut parts.headers, header::CONNECTION, "te");
+                append(&mut parts.headers, header::CONNECTION, &TE);
             }
         }
         self.tell_about(&mut parts.headers, peer, host.as_ref());
         self.address(parts, host);
     }
 
-    fn tell_about(&self, headers: &mut HeaderMap, peer: Peer, host: Option<&HeaderValue>) {
+    fn tell_about(&self, headers: &mut HeaderMap, peer: &Peer, host: Option<&HeaderValue>) {
         const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
         const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
         const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -80,20 +105,11 @@ impl Rewriting {
                 headers.remove(name);
             }
         }
-        let proto = if peer.tls { "https" } else { "http" };
-        append(headers, FOR, &peer.address.to_string());
-        let node = match peer.address {
-            IpAddr::V4(address) => address.to_string(),
-            IpAddr::V6(address) => format!("\"[{address}]\""),
-        };
-        append(
-            headers,
-            header::FORWARDED,
-            &format!("for={node};proto={proto}"),
-        );
+        append(headers, FOR, &peer.node);
+        append(headers, header::FORWARDED, &peer.forwarded);
         // The first proxy knows best what the client asked for.
         if let Entry::Vacant(entry) = headers.entry(PROTO) {
-            entry.insert(HeaderValue::from_static(proto));
+            entry.insert(peer.proto.clone());
         }
         if let (Entry::Vacant(entry), Some(host)) = (headers.entry(HOST), host) {
             entry.insert(host.clone());
@@ -148,24 +164,30 @@ fn wants_trailers(headers: &HeaderMap) -> bool {
         .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }
 
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    let earlier: Vec<&str> = headers
-        .get_all(&name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
-    let value = if earlier.is_empty() {
-        value.to_owned()
-    } else {
-        format!("{}, {value}", earlier.join(", "))
-    };
-    if let Ok(value) = HeaderValue::from_str(&value) {
+/// Adds to what is there, as one line.
+fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+    let earlier = headers.get_all(&name).iter();
+    let mut line: Vec<u8> = Vec::new();
+    for earlier in earlier.filter(|value| value.to_str().is_ok()) {
+        line.extend_from_slice(earlier.as_bytes());
+        line.extend_from_slice(b", ");
+    }
+    if line.is_empty() {
+        headers.insert(name, value.clone());
+        return;
+    }
+    line.extend_from_slice(value.as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&line) {
         headers.insert(name, value);
     }
 }
 
 /// Removes the fields of one connection, also those that `Connection` names.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    // Most heads have none, and a look at each name is cheaper than eight searches.
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        return;
+    }
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

@@ -120,17 +120,15 @@ impl Listener {
             let watcher = open.watcher();
             tokio::spawn(async move {
                 let _place = place;
-                let plain = Peer {
-                    address: peer.ip().to_canonical(),
-                    tls: false,
+                let Some(peer) = Peer::new(peer.ip().to_canonical(), tls.is_some()) else {
+                    return;
                 };
                 match tls {
-                    None => converse(stream, plain, None, limits, service, watcher).await,
+                    None => converse(stream, peer, None, limits, service, watcher).await,
                     Some(tls) => {
                         let Some((stream, certificate)) = handshake(stream, &tls).await else {
                             return;
                         };
-                        let peer = Peer { tls: true, ..plain };
                         converse(stream, peer, certificate, limits, service, watcher).await;
                     }
                 }
@@ -187,7 +185,7 @@ async fn converse<I, F, Fut, B>(
     let ask = Arc::clone(&asked);
     let service = service_fn(move |mut request: Request<Incoming>| {
         ask.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(peer.clone());
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }

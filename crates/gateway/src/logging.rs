@@ -1,11 +1,16 @@
 //! Logs, and what the engine's events are in them. Keys appear as short digests only.
 
+use std::fmt;
 use std::io::IsTerminal;
 
 use onlyonce_core::{Decision, RecordId};
 use onlyonce_engine::{Event, Observer};
 use onlyonce_http::{Observation, Observations};
+use tracing::field::{Field, Visit};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::Writer;
 
 use crate::config::LogFormat;
 
@@ -23,10 +28,67 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .with_target(false);
     let started = match format {
-        LogFormat::Text => builder.try_init(),
+        LogFormat::Text => builder.fmt_fields(PlainFields).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| error.to_string())
+}
+
+/// Writes `name=value` without more ado: the fields of a request's span are written for every
+/// request, whether a line is logged or not.
+struct PlainFields;
+
+impl<'writer> FormatFields<'writer> for PlainFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut visitor = PlainVisitor {
+            writer,
+            first: true,
+            result: Ok(()),
+        };
+        fields.record(&mut visitor);
+        visitor.result
+    }
+}
+
+struct PlainVisitor<'writer> {
+    writer: Writer<'writer>,
+    first: bool,
+    result: fmt::Result,
+}
+
+impl PlainVisitor<'_> {
+    fn name(&mut self, name: &str) -> fmt::Result {
+        if !std::mem::take(&mut self.first) {
+            self.writer.write_char(' ')?;
+        }
+        // The message of an event has no name.
+        if name != "message" {
+            self.writer.write_str(name)?;
+            self.writer.write_char('=')?;
+        }
+        Ok(())
+    }
+}
+
+impl Visit for PlainVisitor<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let written = self.name(field.name());
+        // A value from outside must not be able to look like the next field or the next line.
+        let is_plain = value
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'"');
+        let written = written.and_then(|()| match is_plain {
+            true => self.writer.write_str(value),
+            false => write!(self.writer, "{value:?}"),
+        });
+        self.result = self.result.and(written);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let written = self.name(field.name());
+        let written = written.and_then(|()| write!(self.writer, "{value:?}"));
+        self.result = self.result.and(written);
+    }
 }
 
 /// Writes the engine's events to the log.

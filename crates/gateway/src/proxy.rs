@@ -125,8 +125,8 @@ impl Shared {
 
     fn rewrite(&self, request: Request<RequestBody>, upgrade: bool) -> Request<RequestBody> {
         let (mut parts, body) = request.into_parts();
-        if let Some(peer) = parts.extensions.get::<Peer>().copied() {
-            self.rewriting.request(&mut parts, peer, upgrade);
+        if let Some(peer) = parts.extensions.remove::<Peer>() {
+            self.rewriting.request(&mut parts, &peer, upgrade);
         }
         Request::from_parts(parts, body)
     }

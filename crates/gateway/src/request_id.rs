@@ -58,7 +58,7 @@ impl RequestIds {
         let span = tracing::info_span!(
             "request",
             id = text,
-            method = %request.method(),
+            method = request.method().as_str(),
             path = request.uri().path(),
         );
         request.headers_mut().insert(REQUEST_ID, id);

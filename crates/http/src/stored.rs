@@ -66,21 +66,13 @@ impl ResponsePolicy {
                     .iter()
                     .any(|other| other.eq_ignore_ascii_case(name.as_str()))
         };
-        let lines = |(name, value): (&HeaderName, &HeaderValue)| -> (Vec<u8>, Vec<u8>) {
-            (name.as_str().into(), value.as_bytes().into())
-        };
-        let headers: Vec<_> = head.headers.iter().filter(kept).map(lines).collect();
-        let trailers: Vec<_> = trailers
-            .into_iter()
-            .flatten()
-            .filter(kept)
-            .map(lines)
-            .collect();
+        let headers = head.headers.iter().filter(kept);
+        let trailers = trailers.into_iter().flatten().filter(kept);
         Some(StoredResponse {
             status: head.status.as_u16(),
-            headers: block(&headers)?,
+            headers: HeaderBlock::from_lines(headers.map(line))?,
             body,
-            trailers: block(&trailers)?,
+            trailers: HeaderBlock::from_lines(trailers.map(line))?,
         })
     }
 
@@ -113,12 +105,8 @@ pub(crate) fn tombstone(head: &Parts) -> Option<TombstoneReason> {
     stream.then_some(TombstoneReason::Stream)
 }
 
-fn block(lines: &[(Vec<u8>, Vec<u8>)]) -> Option<HeaderBlock> {
-    HeaderBlock::from_lines(
-        lines
-            .iter()
-            .map(|(name, value)| (name.as_slice(), value.as_slice())),
-    )
+fn line<'a>((name, value): (&'a HeaderName, &'a HeaderValue)) -> (&'a [u8], &'a [u8]) {
+    (name.as_ref(), value.as_bytes())
 }
 
 /// The fields that `Connection` declares to be of the connection too.
