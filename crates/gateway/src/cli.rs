@@ -25,6 +25,10 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Say what is wrong or risky in a configuration file
     Check(CheckArgs),
+    /// Make or update what a store needs on its server: tables, functions, indexes
+    Migrate(MigrateArgs),
+    /// Copy every record from one store to another, also while the first is in use
+    Copy(CopyArgs),
 }
 
 #[derive(Debug, Args)]
@@ -45,9 +49,13 @@ pub(crate) struct ServeArgs {
     /// Where operators connect [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
-    /// Where keys are kept: embedded:DIR or memory: [default: embedded:./onlyonce-data]
+    /// Where keys are kept: embedded:DIR, postgres://…, redis://…, redis-cluster://…,
+    /// dynamodb://TABLE or memory: [default: embedded:./onlyonce-data]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+    /// Make or update the store's tables first
+    #[arg(long)]
+    pub(crate) migrate: bool,
     /// Whose conventions to follow [default: ietf]
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
@@ -67,4 +75,42 @@ pub(crate) struct CheckArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Safe to run twice, and by several processes at once. A password is best \
+    given in ONLYONCE_STORE, which other users of the machine do not see."
+)]
+pub(crate) struct MigrateArgs {
+    /// The store, as for `serve`
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ONLYONCE_STORE",
+        hide_env_values = true
+    )]
+    pub(crate) store: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "To move to another store with little interruption:\n\
+    1. copy while the gateways serve from the first store;\n\
+    2. stop the gateways, copy again: only what changed is written;\n\
+    3. start the gateways on the second store.\n\n\
+    Rows that the second store already has in a newer form are left alone. A copy that was \
+    interrupted goes on with --after and the id that it printed, or simply begins again.")]
+pub(crate) struct CopyArgs {
+    /// The store to read
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: String,
+    /// The store to write
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: String,
+    /// Begin after this record: the id that an interrupted copy printed
+    #[arg(long, value_name = "ID")]
+    pub(crate) after: Option<String>,
+    /// Print one JSON object at the end instead of a progress bar
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -8,6 +8,8 @@
 //! | what a failure proves | `upstream/failure.rs` |
 //! | every setting | `config/`, and `config.default.toml` for people |
 //! | who the caller is | `principal/` |
+//! | the store that a URL means | `store.rs` |
+//! | moving to another store | `copy.rs` |
 //! | the demonstration | `demo/` |
 
 mod admin;
@@ -15,6 +17,7 @@ mod auth_check;
 mod check;
 mod cli;
 mod config;
+mod copy;
 mod demo;
 mod forward;
 mod listener;
@@ -23,6 +26,7 @@ mod principal;
 mod proxy;
 mod request_id;
 mod serve;
+mod store;
 mod tls;
 mod upstream;
 
@@ -35,6 +39,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{CheckArgs, Cli, Command, ServeArgs};
 use crate::config::{Config, Overrides};
 use crate::serve::Gateway;
+
+/// A request makes about a hundred small allocations; this one serves them at a third of the cost
+/// of the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // clap exits with 2 on usage errors, and with 0 after help.
@@ -51,6 +60,11 @@ fn main() -> ExitCode {
             Command::Serve(args) => serve(args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Check(args) => check(&args),
+            Command::Migrate(args) => match config::store_url(&args.store) {
+                Ok(url) => report(store::migrate(&url).await),
+                Err(error) => fail(&format!("--store: {error}")),
+            },
+            Command::Copy(args) => report(copy::run(args).await),
         }
     })
 }
@@ -75,6 +89,12 @@ async fn serve(args: ServeArgs) -> ExitCode {
     let log = &config.running;
     if let Err(error) = logging::start(log.log_format, &log.log_level.to_string()) {
         return fail(&error);
+    }
+    if args.migrate {
+        match store::migrate(&config.top.store).await {
+            Ok(done) => tracing::info!("{done}"),
+            Err(error) => return fail(&error),
+        }
     }
     let gateway = match Gateway::start(config).await {
         Ok(gateway) => gateway,
@@ -112,6 +132,17 @@ fn check(args: &CheckArgs) -> ExitCode {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
+    }
+}
+
+/// Prints what was done, or why not.
+fn report(done: Result<String, String>) -> ExitCode {
+    match done {
+        Ok(text) => {
+            say(&format!("{text}\n"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
     }
 }
 

@@ -12,16 +12,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper_util::rt::TokioIo;
+use onlyonce_engine::Policies;
 use onlyonce_http::{BoxError, Code, Execution, Problem, Settle};
+use onlyonce_store_postgres::execution_token;
 use tokio::time::Instant;
 use tower_service::Service;
 use uuid::Uuid;
 
 use crate::forward::{Peer, Rewriting, strip_hop_by_hop};
 use crate::upstream::{AnswerBody, Failure, RequestBody, Upstream};
+
+/// Tells the upstream which execution a request is.
+const EXECUTION: HeaderName = HeaderName::from_static("onlyonce-execution");
 
 /// What clients may have to wait after nothing was sent.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -36,6 +41,9 @@ struct Shared {
     upstream: Arc<Upstream>,
     rewriting: Rewriting,
     total_timeout: Duration,
+    /// Where the upstream can settle a key in a transaction of its own, it is told which execution
+    /// a request is; the policies say how long the answer is kept.
+    tokens: Option<Policies>,
 }
 
 /// The body of an answer: the upstream's, or a short one of the gateway's own.
@@ -49,12 +57,14 @@ impl Proxy {
         upstream: Arc<Upstream>,
         rewriting: Rewriting,
         total_timeout: Duration,
+        tokens: Option<Policies>,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 upstream,
                 rewriting,
                 total_timeout,
+                tokens,
             }),
         }
     }
@@ -89,7 +99,8 @@ impl Shared {
             let late = Failure::NeverSent("the key was lost before anything was sent".into());
             return failed(&late);
         }
-        let request = self.rewrite(request, false);
+        let mut request = self.rewrite(request, false);
+        self.tell_execution(&execution, request.headers_mut());
         let end = Instant::now() + self.total_timeout;
         match tokio::time::timeout_at(end, self.upstream.send(request)).await {
             Ok(Ok(answer)) if is_early_success(&answer) => {
@@ -120,6 +131,15 @@ impl Shared {
             }
             Ok(answer) => answered(answer),
             Err(failure) => failed(&failure),
+        }
+    }
+
+    fn tell_execution(&self, execution: &Execution, headers: &mut HeaderMap) {
+        let Some(policies) = &self.tokens else { return };
+        let retention = policies.of(execution.route()).retention();
+        let token = execution_token(execution.id(), execution.fence(), retention);
+        if let Ok(token) = HeaderValue::from_str(&token) {
+            headers.insert(EXECUTION, token);
         }
     }
 

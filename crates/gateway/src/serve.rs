@@ -7,8 +7,7 @@ use std::time::Duration;
 use onlyonce_core::Secret;
 use onlyonce_engine::{Engine, EngineBuilder, TokioRuntime};
 use onlyonce_http::{IdempotencyLayer, ReplayCheck};
-use onlyonce_store::{BoxStore, MemoryStore};
-use onlyonce_store_embedded::EmbeddedStore;
+use onlyonce_store::BoxStore;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tower_layer::Layer;
@@ -21,6 +20,7 @@ use crate::listener::{Listener, ListenerLimits};
 use crate::logging::{LogObservations, LogObserver};
 use crate::proxy::Proxy;
 use crate::request_id::RequestIds;
+use crate::store::{self, Opened};
 use crate::upstream::{Connector, Limits, Upstream};
 use crate::{admin, principal, tls};
 
@@ -50,7 +50,10 @@ impl Gateway {
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
         let layer = layer(&config, engine.clone(), &upstream, &rewriting)?;
-        let proxy = Proxy::new(upstream, rewriting, config.upstream.total_timeout);
+        let tokens = matches!(config.top.store, StoreUrl::Postgres(_));
+        let tokens = tokens.then(|| engine.policies().clone());
+        let total_timeout = config.upstream.total_timeout;
+        let proxy = Proxy::new(upstream, rewriting, total_timeout, tokens);
         let (stop, stopped) = watch::channel(false);
         let (reload, tls) = match tls::server(&config.tls)? {
             Some(server) => {
@@ -123,16 +126,11 @@ impl Gateway {
 }
 
 async fn engine(config: &Config) -> Result<Engine<BoxStore>, String> {
-    let store = match &config.top.store {
-        StoreUrl::Memory => {
-            tracing::warn!("the memory store forgets every key when this process ends");
-            BoxStore::new(MemoryStore::new())
-        }
-        StoreUrl::Embedded(_) => {
-            let opened = EmbeddedStore::open(&config.embedded_options());
-            BoxStore::new(opened.map_err(|error| format!("store: {error}"))?)
-        }
-    };
+    let Opened { store, warnings } =
+        store::open(&config.top.store, &config.embedded_options(), config.cache).await?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     let mut builder: EngineBuilder<BoxStore, TokioRuntime> = Engine::builder(store)
         .config(config.engine_config())
         .policies(config.routes().policies())

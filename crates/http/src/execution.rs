@@ -1,7 +1,7 @@
 //! What a guarded handler gets with its request.
 
 use http::Response;
-use onlyonce_core::{Fence, Key};
+use onlyonce_core::{Fence, Key, RecordId, RouteName};
 
 use crate::Settle;
 
@@ -24,6 +24,18 @@ impl Execution {
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The record that the key has in the store.
+    #[must_use]
+    pub fn id(&self) -> &RecordId {
+        self.inner.id()
+    }
+
+    /// The route that the request took.
+    #[must_use]
+    pub fn route(&self) -> &RouteName {
+        self.inner.route()
     }
 
     /// The fence of this execution.

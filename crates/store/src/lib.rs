@@ -11,6 +11,7 @@
 //! | [`StoreError`] | answers "may it have written?" |
 //! | [`BoxStore`] | a store chosen at run time |
 //! | [`MemoryStore`] | for tests and development; forgets everything at exit |
+//! | `Tiered` | a durable store behind a cache of its completed rows (feature `tiered`) |
 //! | [`StoreClock`] | wall-clock time that never runs backwards |
 
 mod boxed;
@@ -19,6 +20,8 @@ mod error;
 mod list;
 mod memory;
 mod port;
+#[cfg(feature = "tiered")]
+pub mod tiered;
 
 pub use boxed::BoxStore;
 pub use clock::StoreClock;
@@ -26,3 +29,5 @@ pub use error::StoreError;
 pub use list::{Cursor, Filter, ListStore, Listed, Page};
 pub use memory::MemoryStore;
 pub use port::{Row, Store, StoreProfile, Swap, Version};
+#[cfg(feature = "tiered")]
+pub use tiered::Tiered;

@@ -3,6 +3,9 @@
 //! Each is ended, by its process id, when its value is dropped. A test that cannot start one
 //! fails and names the package that brings it.
 
+pub mod dynamodb;
+pub mod postgres;
 mod process;
+pub mod redis;
 
 pub use process::{Process, free_port};

@@ -42,7 +42,7 @@ use onlyonce_store_embedded::EmbeddedOptions;
 pub(crate) use error::{ConfigErrors, Finding, Place};
 pub(crate) use field::Visitor;
 pub(crate) use route::Route;
-pub(crate) use sections::{Limits, Principal, Running, Secrets, Tls, Top, Upstream};
+pub(crate) use sections::{Cache, Limits, Principal, Running, Secrets, Tls, Top, Upstream};
 pub(crate) use types::{
     Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl, UpstreamKind,
 };
@@ -65,6 +65,7 @@ pub(crate) struct Config {
     pub(crate) principal: Principal,
     pub(crate) running: Running,
     pub(crate) secrets: Secrets,
+    pub(crate) cache: Cache,
     /// Its folder is the one of `store`.
     pub(crate) embedded: EmbeddedOptions,
     /// With the counts of `limits`.
@@ -121,6 +122,7 @@ impl Default for Config {
             principal: Principal::default(),
             running: Running::default(),
             secrets: Secrets::default(),
+            cache: Cache::default(),
             embedded: EmbeddedOptions::new("./onlyonce-data"),
             engine: EngineConfig::default(),
             routes: Vec::new(),
@@ -128,6 +130,15 @@ impl Default for Config {
             places: Places::new(),
         }
     }
+}
+
+/// The store that a URL on the command line means.
+///
+/// # Errors
+/// With what to write instead.
+pub(crate) fn store_url(text: &str) -> Result<StoreUrl, String> {
+    <StoreUrl as field::Field>::read(&raw::Value::Text(text.to_owned()))
+        .map_err(|wrong| wrong.join("; "))
 }
 
 impl Config {
@@ -212,6 +223,7 @@ impl Config {
         self.principal.visit(visitor);
         self.running.visit(visitor);
         self.secrets.visit(visitor);
+        self.cache.visit(visitor);
         sections::visit_embedded(&mut self.embedded, visitor);
         sections::visit_engine(&mut self.engine, visitor);
     }

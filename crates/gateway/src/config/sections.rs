@@ -12,6 +12,7 @@ use jsonwebtoken::Algorithm;
 use onlyonce_core::KeyLimits;
 use onlyonce_engine::EngineConfig;
 use onlyonce_http::{KeyRule, Mode};
+use onlyonce_store::tiered::TieredOptions;
 use onlyonce_store_embedded::EmbeddedOptions;
 
 use super::field::Visitor;
@@ -326,4 +327,29 @@ pub(super) fn visit_engine(engine: &mut EngineConfig, visitor: &mut impl Visitor
     visitor.key("store_timeout", &mut engine.store_timeout);
     visitor.key("settle_patience", &mut engine.settle_patience);
     visitor.key("sweep_every", &mut engine.sweep_every);
+}
+
+/// The cache of completed rows in front of a shared store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cache {
+    /// 0: none.
+    pub(crate) bytes: usize,
+    pub(crate) age_max: Duration,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            bytes: 0,
+            age_max: TieredOptions::default().age_max,
+        }
+    }
+}
+
+impl Cache {
+    pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
+        visitor.section("cache");
+        visitor.size("bytes", &mut self.bytes);
+        visitor.key("age_max", &mut self.age_max);
+    }
 }

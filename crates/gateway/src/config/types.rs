@@ -9,6 +9,9 @@ use http::{HeaderName, Method};
 use onlyonce_core::ScopeParts;
 use onlyonce_core::json::Pointer;
 use onlyonce_http::Pattern;
+use onlyonce_store_dynamodb::DynamoOptions;
+use onlyonce_store_postgres::PostgresOptions;
+use onlyonce_store_redis::RedisOptions;
 
 pub(crate) use super::address::{Endpoint, Network};
 pub(crate) use super::choices::{
@@ -24,6 +27,52 @@ pub(crate) enum StoreUrl {
     Embedded(PathBuf),
     /// Nowhere: gone when the process ends.
     Memory,
+    /// PostgreSQL.
+    Postgres(ServerUrl),
+    /// Redis: one server, Sentinel or a cluster.
+    Redis(ServerUrl),
+    /// DynamoDB.
+    Dynamo(ServerUrl),
+}
+
+/// The URL of a server. It may hold a password, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ServerUrl(String);
+
+impl ServerUrl {
+    /// The whole of it, for the store alone.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rest, query) = self.0.split_once('?').unwrap_or((&self.0, ""));
+        let (scheme, place) = rest.split_once("://").unwrap_or(("", rest));
+        // A password may contain an `@` that was not escaped: the last one ends it.
+        match place.rsplit_once('@') {
+            Some((who, place)) if who.contains(':') => {
+                let user = who.split(':').next().unwrap_or_default();
+                write!(f, "{scheme}://{user}:***@{place}")?;
+            }
+            Some(_) | None => write!(f, "{scheme}://{place}")?,
+        }
+        for (index, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+            f.write_str(if index == 0 { "?" } else { "&" })?;
+            match pair.split_once('=') {
+                Some((name, _)) if name.contains("password") => write!(f, "{name}=***")?,
+                Some(_) | None => f.write_str(pair)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Field for StoreUrl {
@@ -34,14 +83,23 @@ impl Field for StoreUrl {
             ("embedded", "") => wrong("which folder? write \"embedded:./onlyonce-data\""),
             ("embedded", folder) => Ok(Self::Embedded(folder.into())),
             ("memory", "") => Ok(Self::Memory),
-            ("postgres" | "postgresql" | "redis" | "rediss" | "redis-cluster" | "dynamodb", _) => {
-                wrong(format!(
-                    "the store \"{scheme}:\" comes with a later version: this one has \
-                     \"embedded:FOLDER\" and \"memory:\""
-                ))
+            ("postgres" | "postgresql", _) => {
+                let read = PostgresOptions::from_url(url);
+                server(url, read.map(drop)).map(Self::Postgres)
+            }
+            ("dynamodb", _) => {
+                let read = DynamoOptions::from_url(url);
+                server(url, read.map(drop)).map(Self::Dynamo)
+            }
+            (scheme, _) if scheme.starts_with("redis") => {
+                let read = RedisOptions::from_url(url);
+                server(url, read.map(drop)).map(Self::Redis)
             }
             // The rest may hold a password: it is not repeated.
-            _ => wrong("there is no such store: write \"embedded:FOLDER\" or \"memory:\""),
+            _ => wrong(
+                "there is no such store: write \"embedded:FOLDER\", \"postgres://…\", \
+                 \"redis://…\", \"redis-cluster://…\", \"dynamodb://TABLE\" or \"memory:\"",
+            ),
         }
     }
 
@@ -50,11 +108,21 @@ impl Field for StoreUrl {
     }
 }
 
+/// A URL that its store can read. The store's own words about one that it cannot read name the
+/// part to change, and never the password.
+fn server<E: fmt::Display>(url: &str, read: Result<(), E>) -> Result<ServerUrl, Wrong> {
+    match read {
+        Ok(()) => Ok(ServerUrl(url.to_owned())),
+        Err(error) => wrong(error.to_string()),
+    }
+}
+
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Embedded(folder) => write!(f, "embedded:{}", folder.display()),
             Self::Memory => f.write_str("memory:"),
+            Self::Postgres(url) | Self::Redis(url) | Self::Dynamo(url) => url.fmt(f),
         }
     }
 }

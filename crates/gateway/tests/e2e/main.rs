@@ -12,6 +12,7 @@
 //! | clients: many, leaving, hostile, slow | `crowd.rs`, `leaving.rs`, `smuggling.rs`, `hostile.rs`, `slow.rs` |
 //! | upstreams: cut, lost, slow, early, HTTP/2, TLS | `cut.rs`, `lost.rs`, `early.rs`, `http2.rs`, `tls.rs` |
 //! | the process and its disk: signals, crashes, fsync, full | `signals.rs`, `disk.rs` |
+//! | several gateways on one store, and stores that fail | `shared.rs` |
 //! | what is not guarded | `unguarded.rs`, `heads.rs` |
 //! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
 #![allow(
@@ -35,6 +36,7 @@ mod kit;
 mod leaving;
 mod lost;
 mod operators;
+mod shared;
 mod signals;
 mod slow;
 mod smuggling;

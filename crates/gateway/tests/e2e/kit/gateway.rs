@@ -18,7 +18,7 @@ pub(crate) struct Setup {
     upstreams: Vec<String>,
     config: String,
     wrapper: Vec<String>,
-    data: PathBuf,
+    store: String,
     folder: Arc<TempDir>,
 }
 
@@ -35,7 +35,7 @@ impl Setup {
             upstreams: vec![url.to_owned()],
             config: String::new(),
             wrapper: Vec::new(),
-            data: folder.path().join("data"),
+            store: embedded(&folder.path().join("data")),
             folder: Arc::new(folder),
         }
     }
@@ -60,7 +60,13 @@ impl Setup {
 
     /// With its data in this folder.
     pub(crate) fn data(mut self, folder: &Path) -> Self {
-        folder.clone_into(&mut self.data);
+        self.store = embedded(folder);
+        self
+    }
+
+    /// With its keys in this store.
+    pub(crate) fn store(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.store);
         self
     }
 
@@ -86,7 +92,7 @@ impl Setup {
             ("--listen", "127.0.0.1:0"),
             ("--admin", "127.0.0.1:0"),
             ("--config", &config),
-            ("--store", &format!("embedded:{}", self.data.display())),
+            ("--store", &self.store),
         ] {
             command.args([flag, value]);
         }
@@ -135,8 +141,17 @@ impl Setup {
     }
 }
 
+fn embedded(folder: &Path) -> String {
+    format!("embedded:{}", folder.display())
+}
+
 /// The settings of whoever runs the tests are not those of the gateway under test.
 fn without_settings(command: &mut Command) {
+    // A DynamoDB of the test's own takes any credentials, but not none.
+    command.envs([
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+    ]);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ONLYONCE_")) {
         command.env_remove(name);
     }

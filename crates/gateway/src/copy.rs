@@ -1,0 +1,285 @@
+//! `onlyonce copy`: every record of one store, written to another.
+//!
+//! Records are read in the order of their ids, and ids are spread evenly, so the id reached tells
+//! how far the copy has come. A record that the other store has already is written only if it
+//! changed since; what is newer there stays. So a copy can be repeated, and the second one after
+//! the gateways have stopped brings only what the first one missed.
+//!
+//! A row that ends in the first store during the copy (a request that was rejected, say) would
+//! stay behind in the second as if it were still at work. The rows of unfinished requests are
+//! therefore looked at once more at the end, and removed if they are gone and untouched.
+
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
+
+use futures_util::{StreamExt, stream};
+use onlyonce_core::{Record, RecordId};
+use onlyonce_store::{
+    BoxStore, Cursor, Filter, ListStore, Listed, Row, Store, StoreError, Swap, Version,
+};
+use onlyonce_store_embedded::EmbeddedOptions;
+
+use crate::cli::CopyArgs;
+use crate::config::{Cache, StoreUrl, store_url};
+use crate::store;
+
+/// How many records are read at once.
+const PAGE: usize = 256;
+
+/// How many of them are written at the same time, so that they share a commit.
+const WRITES: usize = 64;
+
+/// How often a record is compared and written again because somebody else wrote it meanwhile.
+const ROUNDS_MAX: usize = 8;
+
+/// What a copy did.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Records read.
+    read: u64,
+    /// Written, because they were missing or older.
+    written: u64,
+    /// There already, or newer there.
+    kept: u64,
+    /// Removed again, because their request ended without a trace during the copy.
+    removed: u64,
+    /// Not readable in the first store. They stay behind, and the copy fails at the end.
+    unreadable: u64,
+}
+
+/// A row of an unfinished request, as it was written to the second store.
+struct Unfinished {
+    id: RecordId,
+    version: Version,
+}
+
+/// Copies, and gives a summary.
+///
+/// # Errors
+/// With the reason, and how to go on.
+pub(crate) async fn run(args: CopyArgs) -> Result<String, String> {
+    let from = url("--from", &args.from)?;
+    let to = url("--to", &args.to)?;
+    if from == to {
+        return Err("--from and --to are the same store".into());
+    }
+    let after = args.after.as_deref().map(cursor).transpose()?;
+    let copy = Copy {
+        from: open("--from", &from).await?,
+        to: open("--to", &to).await?,
+        shows: !args.json && std::io::stderr().is_terminal(),
+    };
+    copy.same_secret().await?;
+    let mut tally = Tally::default();
+    copy.all(after, &mut tally).await?;
+    let summary = summary(&tally, args.json);
+    if tally.unreadable > 0 {
+        return Err(format!(
+            "{summary}\n{} records could not be read and are not copied: their keys must not be \
+             used again before they are mended",
+            tally.unreadable
+        ));
+    }
+    Ok(summary)
+}
+
+fn url(flag: &str, text: &str) -> Result<StoreUrl, String> {
+    store_url(text).map_err(|error| format!("{flag}: {error}"))
+}
+
+fn cursor(text: &str) -> Result<Cursor, String> {
+    let id = RecordId::from_hex(text);
+    let id = id.ok_or("--after: give the id that the interrupted copy printed")?;
+    Ok(Cursor(id))
+}
+
+async fn open(flag: &str, url: &StoreUrl) -> Result<BoxStore, String> {
+    let folder = match url {
+        StoreUrl::Embedded(folder) => folder.as_path(),
+        _ => Path::new(""),
+    };
+    let opened = store::open(url, &EmbeddedOptions::new(folder), Cache::default()).await;
+    Ok(opened.map_err(|error| format!("{flag}: {error}"))?.store)
+}
+
+struct Copy {
+    from: BoxStore,
+    to: BoxStore,
+    shows: bool,
+}
+
+impl Copy {
+    /// Ids are made with the store's secret, so both must have the same one.
+    async fn same_secret(&self) -> Result<(), String> {
+        let candidate = *uuid::Uuid::new_v4().as_bytes();
+        let other = *uuid::Uuid::new_v4().as_bytes();
+        let mut fresh = [0; 32];
+        let (left, right) = fresh.split_at_mut(16);
+        left.copy_from_slice(&candidate);
+        right.copy_from_slice(&other);
+        let secret = self.from.secret(fresh).await.map_err(reading)?;
+        let theirs = self.to.secret(secret).await.map_err(writing)?;
+        if theirs == secret {
+            return Ok(());
+        }
+        Err(
+            "--to: this store has a hashing secret of its own, under which no copied key would \
+             be found: copy into an empty store"
+                .into(),
+        )
+    }
+
+    async fn all(&self, mut after: Option<Cursor>, tally: &mut Tally) -> Result<(), String> {
+        let mut unfinished = Vec::new();
+        loop {
+            let page = self.from.list(&Filter::default(), after, PAGE).await;
+            let page = page.map_err(|error| go_on(&reading(error), after))?;
+            let copied = self.page(page.entries, tally, &mut unfinished).await;
+            copied.map_err(|error| go_on(&error, after))?;
+            after = page.next;
+            match after {
+                Some(reached) => self.show(reached, tally),
+                None => break,
+            }
+        }
+        for row in unfinished {
+            tally.removed += u64::from(self.ended(&row).await?);
+        }
+        Ok(())
+    }
+
+    async fn page(
+        &self,
+        entries: Vec<Listed>,
+        tally: &mut Tally,
+        unfinished: &mut Vec<Unfinished>,
+    ) -> Result<(), String> {
+        let writes = entries.into_iter().map(|Listed { id, row }| async move {
+            match row {
+                Ok(row) => {
+                    let is_settled = row.record.state.kind().is_settled();
+                    let written = self.put(&id, &row).await?;
+                    Ok((id, is_settled, Some(written)))
+                }
+                Err(StoreError::Corrupt { .. }) => Ok((id, true, None)),
+                Err(error) => Err(reading(error)),
+            }
+        });
+        let mut writes = stream::iter(writes).buffer_unordered(WRITES);
+        while let Some(written) = writes.next().await {
+            let (id, is_settled, written) = written?;
+            tally.read += 1;
+            match written {
+                Some(Some(version)) => {
+                    tally.written += 1;
+                    if !is_settled {
+                        unfinished.push(Unfinished { id, version });
+                    }
+                }
+                Some(None) => tally.kept += 1,
+                None => tally.unreadable += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a row unless it is there already, or newer. Gives the version if it was written.
+    async fn put(&self, id: &RecordId, row: &Row) -> Result<Option<Version>, String> {
+        let mut expected = None;
+        for _ in 0..ROUNDS_MAX {
+            let swapped = self.to.swap(id, expected, Some(&row.record)).await;
+            match swapped {
+                Ok(Swap::Won(version)) => return Ok(Some(version)),
+                Ok(Swap::Lost(Some(there))) if is_current(&there.record, &row.record) => {
+                    return Ok(None);
+                }
+                Ok(Swap::Lost(there)) => expected = there.map(|there| there.version),
+                Err(error) if error.may_have_written() => {
+                    let there = self.to.load(id).await.map_err(writing)?;
+                    expected = there.map(|there| there.version);
+                }
+                Err(error) => return Err(writing(error)),
+            }
+        }
+        Err(format!(
+            "the record {id} is written by somebody else all the time"
+        ))
+    }
+
+    /// Removes an unfinished row whose request left the first store without a trace, if nobody
+    /// has touched it since it was copied.
+    async fn ended(&self, row: &Unfinished) -> Result<bool, String> {
+        if self.from.load(&row.id).await.map_err(reading)?.is_some() {
+            return Ok(false);
+        }
+        let removed = self.to.swap(&row.id, Some(row.version), None).await;
+        Ok(matches!(removed.map_err(writing)?, Swap::Won(_)))
+    }
+
+    fn show(&self, reached: Cursor, tally: &Tally) {
+        const WIDTH: usize = 30;
+        if !self.shows {
+            return;
+        }
+        let share = share(&reached.0);
+        let done = WIDTH * usize::from(share) / 100;
+        let bar = format!("{}{}", "█".repeat(done), "░".repeat(WIDTH - done));
+        let mut terminal = std::io::stderr().lock();
+        // A terminal that has gone away is no reason to stop copying.
+        let _ = write!(
+            terminal,
+            "\r{bar} {share:>3} %  {} read, {} written ",
+            tally.read, tally.written
+        );
+        let _ = terminal.flush();
+    }
+}
+
+/// Whether what is there needs no writing: the same, or newer.
+fn is_current(there: &Record, copied: &Record) -> bool {
+    there == copied || there.updated_at > copied.updated_at
+}
+
+/// How far an id is along all ids, in percent.
+fn share(id: &RecordId) -> u8 {
+    let first = id.as_bytes().first().copied().unwrap_or(0);
+    u8::try_from(u16::from(first) * 100 / 256).unwrap_or(100)
+}
+
+fn summary(tally: &Tally, json: bool) -> String {
+    let Tally {
+        read,
+        written,
+        kept,
+        removed,
+        unreadable,
+    } = tally;
+    if json {
+        return serde_json::json!({
+            "read": read,
+            "written": written,
+            "kept": kept,
+            "removed": removed,
+            "unreadable": unreadable,
+        })
+        .to_string();
+    }
+    format!(
+        "{read} records read: {written} written, {kept} there already, {removed} ended meanwhile"
+    )
+}
+
+fn reading(error: impl std::fmt::Display) -> String {
+    format!("--from: {error}")
+}
+
+fn writing(error: impl std::fmt::Display) -> String {
+    format!("--to: {error}")
+}
+
+fn go_on(error: &str, after: Option<Cursor>) -> String {
+    match after {
+        Some(Cursor(id)) => format!("{error}\ngo on with: --after {id}"),
+        None => error.to_owned(),
+    }
+}

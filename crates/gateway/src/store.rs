@@ -1,0 +1,109 @@
+//! The store that a URL means.
+
+use onlyonce_store::tiered::{MemoryCache, TieredOptions};
+use onlyonce_store::{BoxStore, ListStore, MemoryStore, Store, Tiered};
+use onlyonce_store_dynamodb::{DynamoOptions, DynamoStore};
+use onlyonce_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use onlyonce_store_postgres::{Migrated, PostgresOptions, PostgresStore};
+use onlyonce_store_redis::{RedisOptions, RedisStore};
+
+use crate::config::{Cache, StoreUrl};
+
+/// An open store, and what its operator should know about it.
+pub(crate) struct Opened {
+    pub(crate) store: BoxStore,
+    /// Promises that its settings do not allow it to give.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Opened {
+    fn quietly(store: BoxStore) -> Self {
+        Self {
+            store,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Opens the store. `embedded` says how, if it is the embedded one; `cache`, what to keep of a
+/// shared one in this process.
+///
+/// # Errors
+/// With the setting to change.
+pub(crate) async fn open(
+    url: &StoreUrl,
+    embedded: &EmbeddedOptions,
+    cache: Cache,
+) -> Result<Opened, String> {
+    match url {
+        StoreUrl::Memory => Ok(Opened {
+            store: BoxStore::new(MemoryStore::new()),
+            warnings: vec!["the memory store forgets every key when this process ends".into()],
+        }),
+        StoreUrl::Embedded(_) => {
+            let store = EmbeddedStore::open(embedded).map_err(named)?;
+            Ok(Opened::quietly(BoxStore::new(store)))
+        }
+        StoreUrl::Postgres(url) => {
+            let options = PostgresOptions::from_url(url.reveal()).map_err(named)?;
+            let store = PostgresStore::open(&options).await.map_err(named)?;
+            Ok(Opened::quietly(cached(store, cache)))
+        }
+        StoreUrl::Redis(url) => {
+            let options = RedisOptions::from_url(url.reveal()).map_err(named)?;
+            let store = RedisStore::open(&options).await.map_err(named)?;
+            let warnings = store.warnings();
+            Ok(Opened {
+                store: cached(store, cache),
+                warnings,
+            })
+        }
+        StoreUrl::Dynamo(url) => {
+            let options = DynamoOptions::from_url(url.reveal()).map_err(named)?;
+            let store = DynamoStore::open(&options).await.map_err(named)?;
+            Ok(Opened::quietly(cached(store, cache)))
+        }
+    }
+}
+
+/// Makes or updates what the store needs on its server, and says what was done.
+///
+/// # Errors
+/// With the setting to change.
+pub(crate) async fn migrate(url: &StoreUrl) -> Result<String, String> {
+    match url {
+        StoreUrl::Postgres(url) => {
+            let options = PostgresOptions::from_url(url.reveal()).map_err(named)?;
+            let migrated = onlyonce_store_postgres::migrate(&options).await;
+            let Migrated { from, to } = migrated.map_err(named)?;
+            if from == to {
+                return Ok(format!("the schema is at version {to} already"));
+            }
+            Ok(format!("the schema went from version {from} to {to}"))
+        }
+        StoreUrl::Dynamo(url) => {
+            let options = DynamoOptions::from_url(url.reveal()).map_err(named)?;
+            let migrated = onlyonce_store_dynamodb::migrate(&options).await;
+            Ok(match migrated.map_err(named)? {
+                onlyonce_store_dynamodb::Migrated::Created => "the table was made".into(),
+                onlyonce_store_dynamodb::Migrated::Unchanged => "the table is there already".into(),
+            })
+        }
+        StoreUrl::Embedded(_) | StoreUrl::Memory | StoreUrl::Redis(_) => {
+            Ok("this store needs no migration".into())
+        }
+    }
+}
+
+fn cached(store: impl Store + ListStore, cache: Cache) -> BoxStore {
+    if cache.bytes == 0 {
+        return BoxStore::new(store);
+    }
+    let mut options = TieredOptions::default();
+    options.age_max = cache.age_max;
+    BoxStore::new(Tiered::new(store, MemoryCache::new(cache.bytes), options))
+}
+
+fn named(error: impl std::fmt::Display) -> String {
+    format!("store: {error}")
+}

@@ -1,0 +1,67 @@
+//! One round trip for a claim, and one for a completion, counted.
+
+use onlyonce_conformance::suite::samples::{at, body, completed, executing, id};
+use onlyonce_conformance::suite::{lost, won};
+use onlyonce_store::Store;
+
+use crate::front::Front;
+use crate::kit::Table;
+
+#[tokio::test]
+async fn a_claim_a_renewal_a_completion_and_a_removal_are_one_request_each() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let store = table.open_through(front.address).await;
+    front.seen();
+    let claim = executing(1, at(5_000));
+    let version = won(store.swap(&id(1), None, Some(&claim)).await.unwrap());
+    assert_eq!(front.seen(), ["PutItem"]);
+    let renewed = executing(1, at(6_000));
+    let swap = store.swap(&id(1), Some(version), Some(&renewed)).await;
+    let version = won(swap.unwrap());
+    assert_eq!(front.seen(), ["PutItem"]);
+    let answer = completed(1, body(100_000));
+    let version = won(store
+        .swap(&id(1), Some(version), Some(&answer))
+        .await
+        .unwrap());
+    assert_eq!(front.seen(), ["PutItem"]);
+    // A retry: it loses, and has the answer.
+    let row = lost(store.swap(&id(1), None, Some(&claim)).await.unwrap());
+    assert_eq!(row.unwrap().record, answer);
+    assert_eq!(front.seen(), ["PutItem"]);
+    assert!(store.load(&id(1)).await.unwrap().is_some());
+    assert_eq!(front.seen(), ["GetItem"]);
+    let _ = won(store.swap(&id(1), Some(version), None).await.unwrap());
+    assert_eq!(front.seen(), ["DeleteItem"]);
+}
+
+/// Time is read and, once in a second, moved on.
+#[tokio::test]
+async fn the_time_costs_a_read_and_at_times_a_write() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let store = table.open_through(front.address).await;
+    front.seen();
+    for _ in 0..50 {
+        store.now().await.unwrap();
+    }
+    let seen = front.seen();
+    let reads = seen.iter().filter(|seen| *seen == "GetItem").count();
+    assert_eq!(reads, 50);
+    assert!(seen.len() < 100, "{} requests", seen.len());
+}
+
+/// Pieces go before the row, which is the last.
+#[tokio::test]
+async fn a_large_completion_costs_its_pieces_and_one_request() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let store = table.open_through(front.address).await;
+    front.seen();
+    let large = completed(1, body(1 << 20));
+    let _ = won(store.swap(&id(1), None, Some(&large)).await.unwrap());
+    assert_eq!(front.seen(), ["PutItem"; 4]);
+    store.load(&id(1)).await.unwrap().unwrap();
+    assert_eq!(front.seen(), ["GetItem"; 4]);
+}

@@ -1,0 +1,44 @@
+//! `PostgreSQL` as the store: several gateways on one database, and one truth.
+//!
+//! It promises what the port asks for, to any number of processes: of two writers expecting the
+//! same version exactly one wins, and what it acknowledged survives a crash of the server. (What
+//! a failover to a standby keeps is what `synchronous_standby_names` says.) The database's clock
+//! decides. It refuses a server that is read-only or that would lose what it acknowledged, and a
+//! schema that is not this build's.
+//!
+//! A claim is one statement and one round trip, and so is a completion: the function
+//! `onlyonce_swap` writes the row or returns the one that is there, for any number of ids at
+//! once. What is waiting goes into one statement.
+//!
+//! | here | what it is |
+//! |---|---|
+//! | `url`, `options` | every limit, with its default and the reason for it |
+//! | `error` | one line that names what to change; what a failure proves |
+//! | `migrate` | the schema, from the files in `migrations` |
+//! | `session`, `tls` | one connection, looked at before it is used |
+//! | `slot` | a place for one, made anew when it is lost |
+//! | `columns`, `lines` | a record as columns that people can read |
+//! | `queue`, `lane` | many swaps become one statement |
+//! | `store`, `list` | the handle |
+//! | `token` | how an app settles its key inside its own transaction |
+
+mod columns;
+mod error;
+mod lane;
+mod lines;
+mod list;
+mod migrate;
+mod options;
+mod queue;
+mod session;
+mod slot;
+mod store;
+mod tls;
+mod token;
+mod url;
+
+pub use error::OpenError;
+pub use migrate::{Migrated, migrate};
+pub use options::{PostgresOptions, SslMode};
+pub use store::PostgresStore;
+pub use token::execution_token;

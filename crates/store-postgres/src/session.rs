@@ -1,0 +1,343 @@
+//! One connection: made, looked at, and made ready.
+//!
+//! A connection is used only if its server takes writes, does not lose them in a crash, and has
+//! the tables of this build. That is asked of every connection, because after a failover the
+//! same address may lead to another server.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use tokio::task::AbortHandle;
+use tokio_postgres::config::{SslMode as Mode, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage, SimpleQueryRow, Statement};
+
+use crate::columns::NAMES;
+use crate::error::{chain, said};
+use crate::options::{PostgresOptions, SslMode};
+use crate::tls::{self, Check, Tls};
+use crate::{OpenError, migrate};
+
+/// `gen_random_uuid` came with 13.
+const SERVER_VERSION_MIN: u32 = 130_000;
+
+/// Makes connections.
+pub(crate) struct Connector {
+    pub(crate) options: PostgresOptions,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// A connection.
+pub(crate) struct Link {
+    pub(crate) client: Client,
+    driver: AbortHandle,
+}
+
+/// A connection with its statements prepared.
+pub(crate) struct Session {
+    pub(crate) link: Link,
+    pub(crate) swap: Statement,
+    pub(crate) load: Statement,
+    pub(crate) due: Statement,
+    pub(crate) due_far: Statement,
+    pub(crate) list: Statement,
+    pub(crate) window: Statement,
+    pub(crate) now: Statement,
+    pub(crate) secret: Statement,
+}
+
+impl Link {
+    /// Ends the connection at once, whatever is under way.
+    pub(crate) fn cut(&self) {
+        self.driver.abort();
+    }
+}
+
+impl Connector {
+    pub(crate) fn new(options: &PostgresOptions) -> Result<Self, OpenError> {
+        options.check().map_err(OpenError::Url)?;
+        let mut options = options.clone();
+        let mode = match options.sslmode {
+            SslMode::Disable => Mode::Disable,
+            SslMode::Prefer => Mode::Prefer,
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Mode::Require,
+        };
+        options.config.ssl_mode(mode);
+        if options.config.get_hosts().len() > 1 {
+            // The one that takes writes. A single host is looked at anyway, with a better message.
+            let writable = TargetSessionAttrs::ReadWrite;
+            options.config.target_session_attrs(writable);
+        }
+        let ca_file = options.sslrootcert.as_deref();
+        let check = match options.sslmode {
+            SslMode::Disable => None,
+            SslMode::VerifyFull => Some(Check::Full),
+            SslMode::VerifyCa => Some(Check::Authority),
+            // As libpq does: who names an authority wants it checked.
+            SslMode::Require if ca_file.is_some() => Some(Check::Authority),
+            SslMode::Prefer | SslMode::Require => Some(Check::Nothing),
+        };
+        let tls = check.map(|check| tls::config(check, ca_file)).transpose();
+        let tls = tls.map_err(OpenError::Tls)?;
+        Ok(Self { options, tls })
+    }
+
+    /// A connection whose server takes writes and keeps them. Its schema is not looked at.
+    pub(crate) async fn link(&self) -> Result<Link, OpenError> {
+        let patience = self.options.connect_timeout;
+        match tokio::time::timeout(patience, self.establish()).await {
+            Ok(link) => link,
+            Err(_) => Err(OpenError::Unreachable {
+                place: self.options.place(),
+                reason: format!("no connection within {patience:?}"),
+            }),
+        }
+    }
+
+    /// A connection that is ready for everything.
+    pub(crate) async fn session(&self) -> Result<Session, OpenError> {
+        let patience = self.options.connect_timeout;
+        let connecting = async {
+            let link = self.establish().await?;
+            migrate::check(&link.client, &self.options).await?;
+            self.prepare(link).await
+        };
+        match tokio::time::timeout(patience, connecting).await {
+            Ok(session) => session,
+            Err(_) => Err(OpenError::Unreachable {
+                place: self.options.place(),
+                reason: format!("no connection within {patience:?}"),
+            }),
+        }
+    }
+
+    async fn establish(&self) -> Result<Link, OpenError> {
+        let config = &self.options.config;
+        let link = match &self.tls {
+            None => {
+                let connected = config.connect(NoTls).await;
+                let (client, connection) = connected.map_err(|error| self.refused(&error))?;
+                Link::new(client, connection)
+            }
+            Some(tls) => {
+                let connected = config.connect(Tls(Arc::clone(tls))).await;
+                let (client, connection) = connected.map_err(|error| self.refused(&error))?;
+                Link::new(client, connection)
+            }
+        };
+        self.look(&link.client).await?;
+        Ok(link)
+    }
+
+    /// Sets the session up and looks at the server, in one round trip.
+    async fn look(&self, client: &Client) -> Result<(), OpenError> {
+        let options = &self.options;
+        // Plans never depend on how small the table was when they were made, and every inner
+        // statement of a swap sees what was committed before it.
+        let setup = format!(
+            "SET search_path = \"{}\", pg_temp; SET statement_timeout = {}; \
+             SET lock_timeout = {}; SET enable_seqscan = off; SET jit = off; \
+             SET plan_cache_mode = force_generic_plan; SET client_min_messages = warning; \
+             SET default_transaction_isolation = 'read committed'; \
+             SELECT current_setting('transaction_read_only'), pg_is_in_recovery()::text, \
+             current_setting('fsync'), current_setting('full_page_writes'), \
+             current_setting('synchronous_commit'), current_setting('server_encoding'), \
+             current_setting('server_version_num')",
+            options.schema,
+            options.statement_timeout.as_millis().max(1),
+            options.lock_timeout.as_millis().max(1),
+        );
+        let asked = client.simple_query(&setup).await;
+        let answer = asked.map_err(|error| self.server_error("setting a session up", &error))?;
+        let row = answer.iter().find_map(|message| {
+            let SimpleQueryMessage::Row(row) = message else {
+                return None;
+            };
+            Some(row)
+        });
+        let row = row.ok_or_else(|| self.unfit("it does not answer a plain query".into()))?;
+        self.judge(row)?;
+        if row.get(4) == Some("off") {
+            let asked = client.batch_execute("SET synchronous_commit = on").await;
+            asked.map_err(|error| self.server_error("setting a session up", &error))?;
+        }
+        Ok(())
+    }
+
+    fn judge(&self, row: &SimpleQueryRow) -> Result<(), OpenError> {
+        let place = || self.options.place();
+        let read_only = |reason| OpenError::ReadOnly {
+            place: place(),
+            reason,
+        };
+        if row.get(1) != Some("false") {
+            return Err(read_only("it is a standby"));
+        }
+        if row.get(0) != Some("off") {
+            return Err(read_only("default_transaction_read_only is on"));
+        }
+        for (column, setting, remedy) in [
+            (2, "fsync = off", "fsync = on"),
+            (3, "full_page_writes = off", "full_page_writes = on"),
+        ] {
+            if row.get(column) == Some("off") && !self.options.allow_unsafe {
+                return Err(OpenError::Unsafe {
+                    place: place(),
+                    setting: setting.into(),
+                    remedy,
+                });
+            }
+        }
+        let encoding = row.get(5).unwrap_or_default();
+        if encoding != "UTF8" {
+            let reason = format!(
+                "the database has the encoding {encoding}: use one that was created with ENCODING 'UTF8'"
+            );
+            return Err(self.unfit(reason));
+        }
+        let version: u32 = row.get(6).and_then(|text| text.parse().ok()).unwrap_or(0);
+        if version < SERVER_VERSION_MIN {
+            return Err(self.unfit("PostgreSQL 13 or newer is needed".into()));
+        }
+        Ok(())
+    }
+
+    async fn prepare(&self, link: Link) -> Result<Session, OpenError> {
+        let present = NAMES.replace(", ", ", (present).");
+        let arguments: Vec<_> = (1..=26).map(|number| format!("${number}")).collect();
+        let swap = format!(
+            "SELECT slot, won, (present).{present} FROM onlyonce_swap({})",
+            arguments.join(", ")
+        );
+        let load = format!("SELECT {NAMES} FROM onlyonce_record WHERE id = $1");
+        let unsigned = |column: &str| format!("({column} # '-9223372036854775808'::bigint)");
+        let updated_at = unsigned("updated_at");
+        let list = format!(
+            "SELECT {NAMES} FROM onlyonce_record \
+             WHERE id > $1 AND ($2::bytea IS NULL OR id <= $2) \
+             AND ($3::text IS NULL OR state = $3) AND ($4::text IS NULL OR route = $4) \
+             AND ($5::bytea IS NULL OR principal = $5) \
+             AND ($6::bigint IS NULL OR {updated_at} >= $6) \
+             AND ($7::bigint IS NULL OR {updated_at} < $7) ORDER BY id LIMIT $8"
+        );
+        let client = &link.client;
+        let prepared = tokio::try_join!(
+            client.prepare(&swap),
+            client.prepare(&load),
+            client.prepare(
+                "SELECT id FROM onlyonce_record WHERE deadline BETWEEN 0 AND $1 \
+                 ORDER BY deadline LIMIT $2"
+            ),
+            client.prepare(
+                "SELECT id FROM onlyonce_record WHERE deadline BETWEEN \
+                 '-9223372036854775808'::bigint AND least($1::bigint, -2::bigint) ORDER BY deadline LIMIT $2"
+            ),
+            client.prepare(&list),
+            client.prepare(
+                "SELECT id FROM onlyonce_record WHERE id > $1 ORDER BY id OFFSET $2 LIMIT 1"
+            ),
+            client.prepare("SELECT onlyonce_now()"),
+            client.prepare("SELECT onlyonce_keep_secret($1)"),
+        );
+        let prepared = prepared.map_err(|error| self.server_error("preparing statements", &error));
+        let (swap, load, due, due_far, list, window, now, secret) = prepared?;
+        Ok(Session {
+            link,
+            swap,
+            load,
+            due,
+            due_far,
+            list,
+            window,
+            now,
+            secret,
+        })
+    }
+
+    fn refused(&self, error: &tokio_postgres::Error) -> OpenError {
+        let place = self.options.place();
+        let Some(answer) = error.as_db_error() else {
+            let reason = chain(error);
+            let is_login = reason.contains("password") || reason.contains("authentication");
+            return if is_login {
+                OpenError::Login { place, reason }
+            } else {
+                OpenError::Unreachable { place, reason }
+            };
+        };
+        let reason = said(answer);
+        let code = answer.code();
+        if *code == SqlState::INVALID_PASSWORD
+            || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+        {
+            OpenError::Login { place, reason }
+        } else if *code == SqlState::INVALID_CATALOG_NAME {
+            OpenError::NoDatabase { place, reason }
+        } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+            let what = "the connection";
+            OpenError::Permission { what, reason }
+        } else {
+            OpenError::Unreachable { place, reason }
+        }
+    }
+
+    pub(crate) fn server_error(
+        &self,
+        what: &'static str,
+        error: &tokio_postgres::Error,
+    ) -> OpenError {
+        server_error(&self.options, what, error)
+    }
+
+    fn unfit(&self, reason: String) -> OpenError {
+        OpenError::Unfit {
+            place: self.options.place(),
+            reason,
+        }
+    }
+}
+
+pub(crate) fn server_error(
+    options: &PostgresOptions,
+    what: &'static str,
+    error: &tokio_postgres::Error,
+) -> OpenError {
+    let place = options.place();
+    match error.as_db_error() {
+        Some(answer) if *answer.code() == SqlState::INSUFFICIENT_PRIVILEGE => {
+            let reason = said(answer);
+            OpenError::Permission { what, reason }
+        }
+        Some(answer) => {
+            let reason = said(answer);
+            OpenError::Server {
+                place,
+                what,
+                reason,
+            }
+        }
+        None => OpenError::Server {
+            place,
+            what,
+            reason: chain(error),
+        },
+    }
+}
+
+impl Link {
+    fn new<S, T>(client: Client, connection: tokio_postgres::Connection<S, T>) -> Self
+    where
+        tokio_postgres::Connection<S, T>:
+            Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+    {
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::warn!(error = %chain(&error), "a connection to PostgreSQL ended");
+            }
+        });
+        Self {
+            client,
+            driver: driver.abort_handle(),
+        }
+    }
+}

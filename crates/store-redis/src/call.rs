@@ -1,0 +1,260 @@
+//! One operation: where it goes, how often it is tried, and what its failure proves.
+//!
+//! A write is sent again only if the server's answer, or the lack of a connection, proves that it
+//! was not executed. A write that was sent and not answered is reported as such, and never again
+//! sent by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_store::StoreError;
+use redis::{Cmd, Pipeline, Value};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::dial::Link;
+use crate::failure::{Failure, NoServer, Then};
+use crate::keys::Shard;
+use crate::options::{Address, Layout, RedisOptions};
+use crate::scripts::Script;
+use crate::topology::Topology;
+
+/// The first pause before looking again who is the primary.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// The longest.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// How often in a row servers may point at each other before it counts as a slot on the move.
+const REDIRECTS_MAX: u8 = 4;
+
+/// What is to be done on the primary of a shard.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) shard: Shard,
+    pub(crate) what: What<'a>,
+    /// Whether it may change something that a caller relies on.
+    pub(crate) writes: bool,
+    /// Whether its answer counts only once the replicas have confirmed it.
+    pub(crate) confirmed: bool,
+    /// Whether it may be answered by a server that is still taking over the slot. Not so for a
+    /// script that goes through an index: the rows may not have come yet.
+    pub(crate) may_ask: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum What<'a> {
+    /// A script with its keys and arguments.
+    Script(&'static Script, &'a [&'a [u8]], &'a [&'a [u8]]),
+    /// One command on one key.
+    Command(&'static str, &'a [u8]),
+}
+
+/// How the next attempt differs from the first.
+#[derive(Debug, Default)]
+struct Route {
+    /// Ask this server, which is taking over the slot.
+    ask: Option<Address>,
+    /// Send the script's text.
+    with_text: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) options: Arc<RedisOptions>,
+    pub(crate) topology: Topology,
+}
+
+impl Caller {
+    /// Does it, within the time that an operation may take.
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Value, StoreError> {
+        let deadline = Instant::now() + self.options.timeout;
+        let mut route = Route::default();
+        let mut pause = PAUSE_MIN;
+        let mut redirects = 0;
+        loop {
+            let round = self.topology.round();
+            let failure = match self.attempt(call, &route, deadline).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let (reason, then) = match failure {
+                Failure::NotDone { reason, then } => (reason, then),
+                Failure::MayBeDone { reason } if call.writes => {
+                    return Err(StoreError::ambiguous(reason));
+                }
+                Failure::MayBeDone { reason } => return Err(StoreError::unavailable(reason)),
+            };
+            redirects += 1;
+            match then {
+                Then::SendScript if !route.with_text => {
+                    route.with_text = true;
+                    continue;
+                }
+                Then::Redirect(to) if redirects <= REDIRECTS_MAX => {
+                    self.topology.moved(call.shard, &to);
+                    route.ask = None;
+                    continue;
+                }
+                Then::Ask(to) if call.may_ask && redirects <= REDIRECTS_MAX => {
+                    route.ask = Some(to);
+                    continue;
+                }
+                Then::GiveUp | Then::SendScript => return Err(StoreError::unavailable(reason)),
+                Then::LookAgain | Then::Redirect(_) | Then::Ask(_) => {}
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(StoreError::unavailable(reason));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            redirects = 0;
+            route.ask = None;
+            // A failure to find out is no answer: the next attempt tells.
+            let _ = timeout_at(deadline, self.topology.look_again(round)).await;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        call: &Call<'_>,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
+        let connecting = async {
+            let node = match &route.ask {
+                Some(address) => self.topology.node(address),
+                None => self.topology.primary(call.shard).await?,
+            };
+            let link = self.topology.link(&node).await?;
+            Ok::<_, NoServer>((node, link))
+        };
+        let connected = timeout_at(deadline, connecting).await;
+        let late = |_| Err(NoServer::silent("no connection could be made in time"));
+        let connected = connected.unwrap_or_else(late);
+        let (node, link) =
+            connected.map_err(|why| Failure::not_done(why.reason, self.after_no_connection()))?;
+        let waits = call.confirmed && self.options.wait_replicas > 0;
+        let sent = async {
+            if waits || route.ask.is_some() {
+                self.send_all(call, route, waits, &link).await
+            } else {
+                link.send(&call.what.command(route.with_text))
+                    .await
+                    .map(|answer| (answer, None))
+            }
+        };
+        let (answer, confirmed) = match timeout_at(deadline, sent).await {
+            Ok(Ok(answers)) => answers,
+            Ok(Err(error)) => {
+                node.discard(&link);
+                return Err(Failure::may_be_done(format!("{}: {error}", node.address())));
+            }
+            Err(_) => {
+                node.discard(&link);
+                let (address, patience) = (node.address(), self.options.timeout);
+                let reason = format!("{address} did not answer within {patience:?}");
+                return Err(Failure::may_be_done(reason));
+            }
+        };
+        if let Value::ServerError(error) = &answer {
+            if error.code() == "READONLY" {
+                node.discard(&link);
+            }
+            let failure = Failure::of_answer(error, node.address(), &self.options.layout);
+            return Err(call.sorted(failure));
+        }
+        match confirmed {
+            Some(confirmed) => self
+                .check_confirmed(confirmed, node.address())
+                .map(|()| answer),
+            None => Ok(answer),
+        }
+    }
+
+    /// What may help when there is no connection: with one server, nothing.
+    fn after_no_connection(&self) -> Then {
+        match self.options.layout {
+            Layout::Single => Then::GiveUp,
+            Layout::Sentinel { .. } | Layout::Cluster => Then::LookAgain,
+        }
+    }
+
+    /// The answer, and how many replicas confirmed it if that was asked.
+    async fn send_all(
+        &self,
+        call: &Call<'_>,
+        route: &Route,
+        waits: bool,
+        link: &Link,
+    ) -> Result<(Value, Option<Value>), redis::RedisError> {
+        let mut pipeline = Pipeline::new();
+        if route.ask.is_some() {
+            pipeline.cmd("ASKING");
+        }
+        pipeline.add_command(call.what.command(route.with_text));
+        if waits {
+            let millis = u64::try_from(self.options.wait_timeout.as_millis()).unwrap_or(u64::MAX);
+            let wait = pipeline.cmd("WAIT");
+            wait.arg(self.options.wait_replicas).arg(millis);
+        }
+        let answers = link.send_all(&pipeline).await?;
+        let mut answers = answers.into_iter().skip(usize::from(route.ask.is_some()));
+        let answer = answers.next().unwrap_or(Value::Nil);
+        Ok((answer, answers.next()))
+    }
+
+    fn check_confirmed(&self, confirmed: Value, address: &Address) -> Result<(), Failure> {
+        let wanted = self.options.wait_replicas;
+        let reason = match confirmed {
+            Value::Int(count) if count >= i64::from(wanted) => return Ok(()),
+            Value::Int(count) => {
+                format!("{count} of {wanted} replicas of {address} confirmed in time")
+            }
+            other => format!("{address} answered WAIT with {other:?}"),
+        };
+        Err(Failure::may_be_done(reason))
+    }
+}
+
+impl Call<'_> {
+    /// A script that met a row which is already on another server did nothing that counts, if it
+    /// only reads.
+    fn sorted(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::MayBeDone { reason }
+                if !self.writes && reason.contains("non local key in a cluster") =>
+            {
+                Failure::not_done(reason, Then::LookAgain)
+            }
+            other => other,
+        }
+    }
+}
+
+impl What<'_> {
+    fn command(&self, with_text: bool) -> Cmd {
+        match self {
+            Self::Command(name, key) => {
+                let mut command = redis::cmd(name);
+                command.arg(*key);
+                command
+            }
+            Self::Script(script, keys, arguments) => {
+                let mut command = if with_text {
+                    let mut command = redis::cmd("EVAL");
+                    command.arg(script.text);
+                    command
+                } else {
+                    let mut command = redis::cmd("EVALSHA");
+                    command.arg(script.digest());
+                    command
+                };
+                command.arg(keys.len());
+                for part in keys.iter().chain(arguments.iter()) {
+                    command.arg(*part);
+                }
+                command
+            }
+        }
+    }
+}

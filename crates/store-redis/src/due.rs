@@ -1,0 +1,177 @@
+//! The index of deadlines: the earliest of all shards.
+//!
+//! Every shard is asked at once, for a little more than its share. A shard that gave all that it
+//! was asked for, and might have more that is earlier than the others' last, is asked again.
+
+use futures_util::future::try_join_all;
+use onlyonce_core::{RecordId, Timestamp};
+use onlyonce_store::StoreError;
+use redis::Value;
+
+use crate::call::{Call, What};
+use crate::keys::{SHARDS, Shard, hex};
+use crate::scripts;
+use crate::store::{Inner, unexpected};
+
+/// More at once than any sweep wants; keeps one script short.
+const LIMIT_MAX: usize = 100_000;
+
+/// What a shard is asked for beyond its share, because ids are not spread evenly.
+const SPARE: usize = 8;
+
+/// How often ids whose rows are gone may be taken out of one shard in one call.
+const TIDY_ROUNDS_MAX: usize = 4;
+
+/// One id and its deadline. The score is a double, as in the server: exact until the year 287396.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    score: f64,
+    id: RecordId,
+}
+
+/// What one shard gave.
+struct Answer {
+    shard: Shard,
+    entries: Vec<Entry>,
+    /// Whether it may have more than it was asked for.
+    has_more: bool,
+}
+
+pub(crate) async fn due(
+    inner: &Inner,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<RecordId>, StoreError> {
+    let limit = limit.min(LIMIT_MAX);
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let share = limit.div_ceil(SHARDS.into()) * 2 + SPARE;
+    let asked = Shard::all().map(|shard| ask(inner, shard, now, share.min(limit)));
+    let mut answers = try_join_all(asked).await?;
+    let cut = earliest(&answers, limit).last().copied();
+    for answer in &mut answers {
+        if share < limit && answer.may_have_earlier(cut) {
+            *answer = ask(inner, answer.shard, now, limit).await?;
+        }
+    }
+    let earliest = earliest(&answers, limit);
+    Ok(earliest.into_iter().map(|entry| entry.id).collect())
+}
+
+impl Answer {
+    /// Whether what it has left could come before the last one taken.
+    fn may_have_earlier(&self, cut: Option<Entry>) -> bool {
+        let last = self.entries.last();
+        let is_before = |last: &Entry, cut: Entry| last.score <= cut.score;
+        self.has_more && last.zip(cut).is_none_or(|(last, cut)| is_before(last, cut))
+    }
+}
+
+fn earliest(answers: &[Answer], limit: usize) -> Vec<Entry> {
+    let mut all: Vec<_> = answers
+        .iter()
+        .flat_map(|answer| &answer.entries)
+        .copied()
+        .collect();
+    all.sort_unstable_by(|a, b| a.score.total_cmp(&b.score).then(a.id.cmp(&b.id)));
+    all.truncate(limit);
+    all
+}
+
+async fn ask(
+    inner: &Inner,
+    shard: Shard,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Answer, StoreError> {
+    for round in 1.. {
+        let (entries, gone, asked) = ask_once(inner, shard, now, limit).await?;
+        let has_more = asked == limit;
+        tidy(inner, shard, &gone).await;
+        if gone.is_empty() || !has_more || round == TIDY_ROUNDS_MAX {
+            return Ok(Answer {
+                shard,
+                entries,
+                has_more,
+            });
+        }
+    }
+    Err(StoreError::unavailable("the index was not read"))
+}
+
+/// The entries with a row, the ids without, and how many there were.
+async fn ask_once(
+    inner: &Inner,
+    shard: Shard,
+    now: Timestamp,
+    limit: usize,
+) -> Result<(Vec<Entry>, Vec<RecordId>, usize), StoreError> {
+    let (due, rows) = (inner.keys.due(shard), inner.keys.rows(shard));
+    let (now, limit) = (now.as_millis().to_string(), limit.to_string());
+    let call = Call {
+        shard,
+        what: What::Script(
+            &scripts::DUE,
+            &[due.as_bytes()],
+            &[now.as_bytes(), limit.as_bytes(), rows.as_bytes()],
+        ),
+        writes: false,
+        confirmed: false,
+        may_ask: false,
+    };
+    let Value::Array(parts) = inner.caller.call(&call).await? else {
+        return Err(StoreError::unavailable(unexpected(&Value::Nil)));
+    };
+    let (mut entries, mut gone) = (Vec::new(), Vec::new());
+    for part in parts.chunks_exact(3) {
+        let [id, score, there] = part else { continue };
+        let (Some(id), Some(score)) = (read_id(id), read_score(score)) else {
+            return Err(StoreError::unavailable(unexpected(id)));
+        };
+        if matches!(there, Value::Int(1)) {
+            entries.push(Entry { score, id });
+        } else {
+            gone.push(id);
+        }
+    }
+    Ok((entries, gone, parts.len() / 3))
+}
+
+/// Takes ids out of the indexes whose rows the server dropped. What fails now is found again.
+pub(crate) async fn tidy(inner: &Inner, shard: Shard, gone: &[RecordId]) {
+    let (due, ids) = (inner.keys.due(shard), inner.keys.ids(shard));
+    for id in gone {
+        let (row, id) = (inner.keys.row(id), hex(id));
+        let call = Call {
+            shard,
+            what: What::Script(
+                &scripts::TIDY,
+                &[row.as_bytes(), due.as_bytes(), ids.as_bytes()],
+                &[id.as_bytes()],
+            ),
+            writes: true,
+            confirmed: false,
+            may_ask: false,
+        };
+        if let Err(error) = inner.caller.call(&call).await {
+            tracing::debug!("an index entry without a row stays for now: {error}");
+            return;
+        }
+    }
+}
+
+pub(crate) fn read_id(value: &Value) -> Option<RecordId> {
+    let Value::BulkString(bytes) = value else {
+        return None;
+    };
+    RecordId::from_hex(std::str::from_utf8(bytes).ok()?)
+}
+
+fn read_score(value: &Value) -> Option<f64> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        Value::Double(score) => Some(*score),
+        _ => None,
+    }
+}

@@ -1,0 +1,33 @@
+-- Writes or removes a row if it is at the expected version.
+-- KEYS: row, deadlines, ids; with `wait` also a mark.
+-- ARGV: expected version or '', new version and record or '' to remove, id,
+--       deadline or '', how long after it the server may drop the row or ''.
+-- Answers 1, or the row that is there instead.
+if redis.call('GETRANGE', KEYS[1], 0, 7) ~= ARGV[1] then
+  -- Something to wait for: whoever is shown this row must find it again after a failover.
+  if KEYS[4] then redis.call('SET', KEYS[4], '') end
+  -- GETEX counts as a write, so a server that is no longer the primary refuses it.
+  return redis.call('GETEX', KEYS[1])
+end
+if ARGV[2] == '' then
+  redis.call('DEL', KEYS[1])
+  redis.call('ZREM', KEYS[2], ARGV[3])
+  redis.call('ZREM', KEYS[3], ARGV[3])
+  return 1
+end
+-- The row last: an index entry without a row is harmless, a row without one is stuck.
+if ARGV[1] == '' then redis.call('ZADD', KEYS[3], 0, ARGV[3]) end
+if ARGV[4] == '' then
+  redis.call('ZREM', KEYS[2], ARGV[3])
+else
+  redis.call('ZADD', KEYS[2], ARGV[4], ARGV[3])
+end
+if ARGV[5] == '' then
+  redis.call('SET', KEYS[1], ARGV[2])
+else
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local drop_at = math.max(now, tonumber(ARGV[4])) + tonumber(ARGV[5])
+  redis.call('SET', KEYS[1], ARGV[2], 'PXAT', string.format('%.0f', drop_at))
+end
+return 1

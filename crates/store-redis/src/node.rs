@@ -1,0 +1,169 @@
+//! One server: its connections, made when needed and made anew after a failure.
+//!
+//! A server that could not be reached is left alone for a moment, twice as long each time. Whoever
+//! asks meanwhile is told at once what went wrong.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::dial::{Dialer, Link};
+use crate::failure::NoServer;
+use crate::options::{Address, RedisOptions};
+use crate::settings::{Judgement, Settings};
+
+/// The first pause after a failed attempt.
+const PAUSE_MIN: Duration = Duration::from_millis(25);
+
+/// The longest pause: how long after its return a server may still be left alone.
+const PAUSE_MAX: Duration = Duration::from_millis(800);
+
+pub(crate) struct Node {
+    address: Address,
+    slots: Vec<Slot>,
+    next: AtomicUsize,
+    failed: Mutex<Option<Failed>>,
+    judgement: Mutex<Option<Judgement>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    link: Mutex<Option<Arc<Link>>>,
+    /// Held while connecting, so that only one caller does.
+    dialing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone)]
+struct Failed {
+    until: Instant,
+    pause: Duration,
+    why: NoServer,
+}
+
+impl Node {
+    pub(crate) fn new(address: Address, options: &RedisOptions) -> Self {
+        Self {
+            address,
+            slots: (0..options.connections).map(|_| Slot::default()).collect(),
+            next: AtomicUsize::new(0),
+            failed: Mutex::new(None),
+            judgement: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What was found at the last connection.
+    pub(crate) fn judgement(&self) -> Option<Judgement> {
+        lock(&self.judgement).clone()
+    }
+
+    /// A connection, by turns.
+    pub(crate) async fn link(
+        &self,
+        dialer: &Dialer,
+        options: &RedisOptions,
+    ) -> Result<Arc<Link>, NoServer> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(slot) = self.slots.get(turn % self.slots.len().max(1)) else {
+            return Err(NoServer::silent("connections= is 0"));
+        };
+        if let Some(link) = slot.open() {
+            return Ok(link);
+        }
+        let _dialing = slot.dialing.lock().await;
+        if let Some(link) = slot.open() {
+            return Ok(link);
+        }
+        if let Some(failed) = self.still_failed() {
+            return Err(failed);
+        }
+        match self.connect(dialer, options).await {
+            Ok(link) => {
+                let link = Arc::new(link);
+                *lock(&slot.link) = Some(Arc::clone(&link));
+                *lock(&self.failed) = None;
+                Ok(link)
+            }
+            Err(why) => {
+                self.note_failure(&why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Lets go of a connection that gave no answer. Others that wait on it are not disturbed.
+    pub(crate) fn discard(&self, link: &Arc<Link>) {
+        for slot in &self.slots {
+            let mut held = lock(&slot.link);
+            if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, link)) {
+                *held = None;
+            }
+        }
+    }
+
+    async fn connect(&self, dialer: &Dialer, options: &RedisOptions) -> Result<Link, NoServer> {
+        let link = dialer.dial(&self.address).await?;
+        let asking = Settings::ask(&link, &self.address);
+        let settings = match tokio::time::timeout(options.connect_timeout, asking).await {
+            Ok(settings) => settings?,
+            Err(_) => {
+                let reason = format!("{} does not answer", self.address);
+                return Err(NoServer::silent(reason));
+            }
+        };
+        let judgement = settings.judge(&self.address, options);
+        let judgement = judgement.map_err(NoServer::unusable)?;
+        let mut known = lock(&self.judgement);
+        if known.as_ref() != Some(&judgement) {
+            for warning in &judgement.warnings {
+                tracing::warn!("{warning}");
+            }
+            *known = Some(judgement);
+        }
+        drop(known);
+        Ok(link)
+    }
+
+    fn still_failed(&self) -> Option<NoServer> {
+        let failed = lock(&self.failed);
+        let failed = failed.as_ref()?;
+        (Instant::now() < failed.until).then(|| failed.why.clone())
+    }
+
+    fn note_failure(&self, why: &NoServer) {
+        let mut failed = lock(&self.failed);
+        let pause = failed.as_ref().map_or(PAUSE_MIN, |failed| failed.pause * 2);
+        let pause = pause.min(PAUSE_MAX);
+        *failed = Some(Failed {
+            until: Instant::now() + pause,
+            pause,
+            why: why.clone(),
+        });
+    }
+}
+
+impl Slot {
+    fn open(&self) -> Option<Arc<Link>> {
+        lock(&self.link)
+            .as_ref()
+            .filter(|link| link.is_open())
+            .cloned()
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({})", self.address)
+    }
+}
+
+/// Nothing that can panic runs under these locks, so what is behind a poisoned one is whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,112 @@
+//! The start: every primary is connected to, looked at and tried out before anything relies on it.
+
+use onlyonce_store::StoreError;
+use redis::Value;
+
+use crate::OpenError;
+use crate::call::{Call, What};
+use crate::failure::NoServer;
+use crate::keys::{FORMAT, Shard};
+use crate::row;
+use crate::scripts::{self, Script};
+use crate::store::Inner;
+
+/// Does everything once that the store will do, on every primary, with keys of its own.
+pub(crate) async fn try_out(inner: &Inner) -> Result<(), OpenError> {
+    let topology = &inner.caller.topology;
+    let shards = topology.shard_of_each().await;
+    let shards = shards.map_err(no_server)?;
+    for shard in &shards {
+        let node = topology.primary(*shard).await.map_err(no_server)?;
+        topology.link(&node).await.map_err(no_server)?;
+    }
+    for shard in shards {
+        probe(inner, shard).await.map_err(refused)?;
+    }
+    inner.now().await.map_err(refused)?;
+    check_format(inner).await
+}
+
+async fn probe(inner: &Inner, shard: Shard) -> Result<(), StoreError> {
+    let version = row::new_version()?;
+    let value = row::version_bytes(version);
+    // Several may start at once: each has a row of its own.
+    let name = format!("{:016x}", version.0);
+    let keys = [&name, "due", "ids"].map(|name| inner.keys.probe(shard, name));
+    inner
+        .swap_row(shard, &keys, None, &value, &name, None)
+        .await?;
+    let [row, due, ids] = &keys;
+    let rows = inner.keys.probe(shard, "");
+    look(inner, shard, &scripts::DUE, due, &["inf", "1", &rows]).await?;
+    look(inner, shard, &scripts::LIST, ids, &["-", "1", &rows, "1"]).await?;
+    let load = Call {
+        shard,
+        what: What::Command("GETEX", row.as_bytes()),
+        writes: false,
+        confirmed: false,
+        may_ask: true,
+    };
+    inner.caller.call(&load).await?;
+    inner
+        .swap_row(shard, &keys, Some(version), &[], &name, None)
+        .await?;
+    let tidy = Call {
+        shard,
+        what: What::Script(
+            &scripts::TIDY,
+            &[row.as_bytes(), due.as_bytes(), ids.as_bytes()],
+            &[name.as_bytes()],
+        ),
+        writes: true,
+        confirmed: false,
+        may_ask: true,
+    };
+    inner.caller.call(&tidy).await?;
+    Ok(())
+}
+
+async fn look(
+    inner: &Inner,
+    shard: Shard,
+    script: &'static Script,
+    key: &str,
+    arguments: &[&str],
+) -> Result<Value, StoreError> {
+    let arguments: Vec<_> = arguments.iter().map(|text| text.as_bytes()).collect();
+    let call = Call {
+        shard,
+        what: What::Script(script, &[key.as_bytes()], &arguments),
+        writes: false,
+        confirmed: false,
+        may_ask: true,
+    };
+    inner.caller.call(&call).await
+}
+
+async fn check_format(inner: &Inner) -> Result<(), OpenError> {
+    let kept = inner.keep(&inner.keys.format(), FORMAT.as_bytes()).await;
+    let kept = kept.map_err(refused)?;
+    if kept == FORMAT.as_bytes() {
+        return Ok(());
+    }
+    let found = String::from_utf8_lossy(&kept).into_owned();
+    Err(OpenError::Refused(format!(
+        "the rows have the format {found:?}, this onlyonce reads {FORMAT}: upgrade onlyonce, or choose another prefix="
+    )))
+}
+
+fn refused(error: StoreError) -> OpenError {
+    OpenError::Refused(match error {
+        StoreError::Unavailable { reason } | StoreError::Ambiguous { reason } => reason.into(),
+        other => other.to_string(),
+    })
+}
+
+fn no_server(why: NoServer) -> OpenError {
+    if why.answered {
+        OpenError::Refused(why.reason)
+    } else {
+        OpenError::Unreachable(why.reason)
+    }
+}

@@ -1,0 +1,295 @@
+//! The handle.
+
+use std::fmt;
+use std::sync::Arc;
+
+use onlyonce_core::{Record, RecordId, Timestamp};
+use onlyonce_store::{
+    Cursor, Filter, ListStore, Page, Row, Store, StoreError, StoreProfile, Swap, Version,
+};
+use redis::Value;
+
+use crate::call::{Call, Caller, What};
+use crate::dial::Dialer;
+use crate::keys::{Keys, Shard, hex};
+use crate::options::RedisOptions;
+use crate::topology::Topology;
+use crate::{OpenError, due, list, open, row, scripts};
+
+/// Deadlines from here on (the year 9999) are never left to the server's own expiry, which counts
+/// in fewer bits.
+const EXPIRY_MAX: Timestamp = Timestamp::from_millis(253_402_300_800_000);
+
+/// The store on Redis or Valkey. Clones share it.
+#[derive(Clone)]
+pub struct RedisStore {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) caller: Caller,
+    pub(crate) keys: Keys,
+}
+
+impl RedisStore {
+    /// Connects to every primary, looks at its settings, and tries out what the store will do.
+    ///
+    /// # Errors
+    /// When no server can be reached, or one would lose what it acknowledged, or refuses
+    /// something. The message names the setting to change.
+    pub async fn open(options: &RedisOptions) -> Result<Self, OpenError> {
+        let options = Arc::new(options.clone());
+        let dialer = Dialer::new(&options)?;
+        let inner = Inner {
+            keys: Keys::new(&options.prefix),
+            caller: Caller {
+                topology: Topology::new(Arc::clone(&options), dialer),
+                options,
+            },
+        };
+        open::try_out(&inner).await?;
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// What an operator should know about the servers: settings that can lose acknowledged
+    /// claims, each with the option that allows it. Found anew at every connection.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let judgements = self.inner.judgements();
+        judgements
+            .flat_map(|judgement| judgement.warnings)
+            .collect()
+    }
+}
+
+impl Inner {
+    fn judgements(&self) -> impl Iterator<Item = crate::settings::Judgement> {
+        let nodes = self.caller.topology.nodes().into_iter();
+        nodes.filter_map(|node| node.judgement())
+    }
+
+    /// Whether answers wait for replicas.
+    pub(crate) fn waits(&self) -> bool {
+        self.caller.options.wait_replicas > 0
+    }
+
+    async fn swap(
+        &self,
+        id: &RecordId,
+        expected: Option<Version>,
+        next: Option<&Record>,
+    ) -> Result<Swap, StoreError> {
+        let version = row::new_version()?;
+        let limit = self.caller.options.record_bytes_max;
+        let value = match next {
+            Some(record) => row::encode(id, version, record, limit)?,
+            None => Vec::new(),
+        };
+        let shard = Shard::of(id);
+        let names = [
+            self.keys.row(id),
+            self.keys.due(shard),
+            self.keys.ids(shard),
+        ];
+        let answer = self
+            .swap_row(shard, &names, expected, &value, &hex(id), next)
+            .await?;
+        match answer {
+            Value::Int(_) => Ok(Swap::Won(version)),
+            Value::Nil => Ok(Swap::Lost(None)),
+            Value::BulkString(bytes) => row::decode(id, bytes).map(|row| Swap::Lost(Some(row))),
+            other => Err(StoreError::ambiguous(unexpected(&other))),
+        }
+    }
+
+    /// The script, with the keys of a row and its indexes.
+    pub(crate) async fn swap_row(
+        &self,
+        shard: Shard,
+        [row, due, ids]: &[String; 3],
+        expected: Option<Version>,
+        value: &[u8],
+        member: &str,
+        next: Option<&Record>,
+    ) -> Result<Value, StoreError> {
+        let mark = self.keys.mark(shard);
+        let mut keys = vec![row.as_bytes(), due.as_bytes(), ids.as_bytes()];
+        if self.waits() {
+            keys.push(mark.as_bytes());
+        }
+        let expected = expected.map(row::version_bytes);
+        let expected = expected.as_ref().map_or(&[][..], |version| version);
+        let (deadline, grace) = self.deadline(next);
+        let arguments: [&[u8]; 5] = [
+            expected,
+            value,
+            member.as_bytes(),
+            deadline.as_bytes(),
+            grace.as_bytes(),
+        ];
+        let call = Call {
+            shard,
+            what: What::Script(&scripts::SWAP, &keys, &arguments),
+            writes: true,
+            confirmed: true,
+            may_ask: true,
+        };
+        self.caller.call(&call).await
+    }
+
+    /// A record's deadline, and how long after it the server may drop the row. Empty when it has
+    /// none, or never passes; the second also when the row is not settled.
+    fn deadline(&self, next: Option<&Record>) -> (String, String) {
+        let deadline = next.and_then(|record| record.state.deadline());
+        let deadline = deadline.filter(|deadline| deadline.as_millis() != u64::MAX);
+        let Some((record, deadline)) = next.zip(deadline) else {
+            return (String::new(), String::new());
+        };
+        let drops = record.state.kind().is_settled() && deadline < EXPIRY_MAX;
+        let grace = self.caller.options.expiry_grace.as_millis();
+        let grace = if drops {
+            grace.to_string()
+        } else {
+            String::new()
+        };
+        (deadline.as_millis().to_string(), grace)
+    }
+
+    /// Reads, or with `wait` reads what the replicas have too.
+    async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
+        let shard = Shard::of(id);
+        let (key, mark) = (self.keys.row(id), self.keys.mark(shard));
+        let keys = [key.as_bytes(), mark.as_bytes()];
+        let what = if self.waits() {
+            What::Script(&scripts::LOAD, &keys, &[])
+        } else {
+            // It counts as a write, so a server that is no longer the primary refuses it.
+            What::Command("GETEX", key.as_bytes())
+        };
+        let call = Call {
+            shard,
+            what,
+            writes: false,
+            confirmed: true,
+            may_ask: true,
+        };
+        match self.caller.call(&call).await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => row::decode(id, bytes).map(Some),
+            other => Err(StoreError::unavailable(unexpected(&other))),
+        }
+    }
+
+    /// The value that was kept first under a key of the first shard.
+    pub(crate) async fn keep(&self, key: &str, candidate: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let mark = self.keys.mark(Shard::FIRST);
+        let mut keys = vec![key.as_bytes()];
+        if self.waits() {
+            keys.push(mark.as_bytes());
+        }
+        let call = Call {
+            shard: Shard::FIRST,
+            what: What::Script(&scripts::KEEP, &keys, &[candidate]),
+            writes: true,
+            confirmed: true,
+            may_ask: true,
+        };
+        match self.caller.call(&call).await? {
+            Value::BulkString(bytes) => Ok(bytes),
+            other => Err(StoreError::unavailable(unexpected(&other))),
+        }
+    }
+
+    pub(crate) async fn now(&self) -> Result<Timestamp, StoreError> {
+        let key = self.keys.clock();
+        let call = Call {
+            shard: Shard::FIRST,
+            what: What::Script(&scripts::CLOCK, &[key.as_bytes()], &[]),
+            writes: false,
+            confirmed: true,
+            may_ask: true,
+        };
+        let answer = self.caller.call(&call).await?;
+        let millis = match &answer {
+            Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        };
+        let millis = millis.and_then(|millis| millis.parse().ok());
+        millis
+            .map(Timestamp::from_millis)
+            .ok_or_else(|| StoreError::unavailable(unexpected(&answer)))
+    }
+}
+
+/// An answer that no script gives.
+pub(crate) fn unexpected(answer: &Value) -> String {
+    let kind = match answer {
+        Value::Nil => "nothing",
+        Value::Int(_) => "a number",
+        Value::BulkString(_) | Value::SimpleString(_) => "a string",
+        Value::Array(_) => "a list",
+        _ => "something else",
+    };
+    format!("the server answered {kind}, which is not what was asked for")
+}
+
+impl Store for RedisStore {
+    fn profile(&self) -> StoreProfile {
+        StoreProfile {
+            name: "redis",
+            durable: self.inner.judgements().all(|judged| judged.is_durable),
+            shared: true,
+            // A claim that writes first needs one round trip, also when it loses.
+            cheap_reads: false,
+        }
+    }
+
+    async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
+        self.inner.load(id).await
+    }
+
+    async fn swap(
+        &self,
+        id: &RecordId,
+        expected: Option<Version>,
+        next: Option<&Record>,
+    ) -> Result<Swap, StoreError> {
+        self.inner.swap(id, expected, next).await
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordId>, StoreError> {
+        due::due(&self.inner, now, limit).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.inner.now().await
+    }
+
+    async fn secret(&self, candidate: [u8; 32]) -> Result<[u8; 32], StoreError> {
+        let kept = self
+            .inner
+            .keep(&self.inner.keys.secret(), &candidate)
+            .await?;
+        kept.try_into()
+            .map_err(|_| StoreError::unavailable("the secret in the server is not 32 bytes long"))
+    }
+}
+
+impl ListStore for RedisStore {
+    async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        list::list(&self.inner, filter, after, limit).await
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisStore({:?})", self.inner.caller.options.servers)
+    }
+}
