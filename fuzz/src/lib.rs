@@ -1,4 +1,5 @@
-//! Hostile bytes against everything that onlyonce reads: keys, JSON, payloads, stored records.
+//! Hostile bytes against everything that onlyonce reads: keys, JSON, payloads, stored records, and
+//! where requests begin and end.
 //!
 //! Each target takes any bytes and fails if a promise breaks. They run on stable Rust: as plain
 //! tests with random inputs (`cargo test -p onlyonce-fuzz`, longer with
@@ -11,10 +12,21 @@
     reason = "a broken promise stops a target at once"
 )]
 
+#[path = "../../crates/gateway/src/framing.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a file of the gateway, which is no library"
+)]
+mod framing;
+mod requests;
+
 use bytes::Bytes;
 use onlyonce_core::fingerprint::{Algorithm, Payload, explain, fingerprint};
 use onlyonce_core::json::{Document, JsonLimits, canonicalize};
 use onlyonce_core::{FingerprintPolicy, Key, KeyLimits, RecordId, Secret, codec};
+
+pub use requests::requests;
 
 /// A header value is a key or refused; what is accepted is visible, within its limits, and means
 /// the same when written in quotes.

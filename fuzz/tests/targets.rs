@@ -41,6 +41,19 @@ fn payloads() {
     attack(onlyonce_fuzz::payload, &DOCUMENTS);
 }
 
+/// Requests whose framing is one edit away from ambiguous.
+const REQUESTS: [&[u8]; 4] = [
+    b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabcGET / HTTP/1.1\r\nhost: a\r\n\r\n",
+    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nt: 1\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+    b"POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encodinG: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+    b"\r\nPRI * HTTP/1.1\r\ncontent-length:0\r\nx:\ty \r\n\r\nPUT / HTTP/1.0\r\nContent-Length: 1\r\n\r\nzPRI",
+];
+
+#[test]
+fn requests() {
+    attack(onlyonce_fuzz::requests, &REQUESTS);
+}
+
 #[test]
 fn records() {
     attack(onlyonce_fuzz::record, &[]);

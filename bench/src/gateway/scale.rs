@@ -137,6 +137,8 @@ fn fill(path: &Path, keys: u64) -> PathBuf {
     let (next, started) = (Arc::new(AtomicU64::new(0)), now());
     let body = Bytes::from(vec![b'x'; BODY_BYTES]);
     runtime.block_on(async {
+        // A folder with keys and without the secret that they were hashed with is refused.
+        store.secret([7; 32]).await.unwrap();
         let tasks: Vec<_> = (0..1024)
             .map(|_| {
                 let (store, next, body) = (store.clone(), Arc::clone(&next), body.clone());

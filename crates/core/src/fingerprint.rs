@@ -9,6 +9,7 @@
 //! What decides which parts count is the [`FingerprintPolicy`]; how a mismatch is named without
 //! keeping values is in [`explain`].
 
+use alloc::vec;
 use core::fmt;
 
 use crate::json::{Document, Found};
@@ -17,12 +18,14 @@ use crate::{KeyedHash, Purpose, Secret};
 mod content;
 mod fields;
 mod multipart;
+mod parts;
 mod policy;
 
 pub use fields::{FieldDiff, FieldDigest, FieldDigests};
 pub use policy::{FingerprintPolicy, FingerprintPolicyError, FingerprintRules};
 
 use content::Content;
+use fields::FieldKeys;
 
 /// How the body entered a fingerprint. The tag is hashed, so digests of two never meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -114,7 +117,7 @@ impl fmt::Debug for Payload<'_> {
     }
 }
 
-/// Hashes a payload, and its JSON fields one by one for [`explain`].
+/// Hashes a payload, and its parts and JSON fields one by one for [`explain`].
 #[must_use]
 pub fn fingerprint(
     secret: &Secret,
@@ -125,35 +128,36 @@ pub fn fingerprint(
     let algorithm = content.algorithm();
     let mut hash = secret.hash(Purpose::Fingerprint);
     hash.part(&[algorithm.tag()]);
-    hash_head(&mut hash, policy, payload);
-    let fields = match &content {
+    let media_type = payload.content_type.map(content::media_type);
+    hash_head(&mut hash, policy, payload, media_type.as_deref());
+    let keys = FieldKeys::new(secret);
+    let mut fields = fields::room(policy);
+    parts::digest(&keys, policy, payload, media_type.as_deref(), &mut fields);
+    let mut is_truncated = false;
+    match &content {
         Content::Json(document) => {
             let holes = policy.holes(document);
             hash_json(&mut hash, policy, document, &holes);
-            fields::digest(secret, policy, document, &holes)
+            is_truncated = fields::digest(&keys, policy, document, &holes, &mut fields);
         }
-        Content::Multipart(parts) => {
-            multipart::hash(&mut hash, parts);
-            FieldDigests::default()
-        }
-        Content::Raw => {
-            hash_raw(&mut hash, payload);
-            FieldDigests::default()
-        }
-    };
+        Content::Multipart(parts) => multipart::hash(&mut hash, parts),
+        Content::Raw => hash_raw(&mut hash, payload),
+    }
     (
         Fingerprint {
             algorithm,
             digest: hash.finish(),
         },
-        fields,
+        FieldDigests::of(fields, is_truncated),
     )
 }
 
 /// Names what differs between a stored payload and this one, from the stored digests alone.
 ///
-/// Reads the payload again, so it is meant for the mismatch and not for every request. Without
-/// canonical JSON there is nothing to name, and the answer is empty.
+/// Reads the payload again, so it is meant for the mismatch and not for every request. Fields are
+/// named by JSON pointers; what is no field by its own name: `method`, `path`, `query`,
+/// `content-type`, a header, or `body` where it is not canonical JSON. Records of versions that
+/// kept fields alone name nothing else.
 #[must_use]
 pub fn explain(
     secret: &Secret,
@@ -161,16 +165,32 @@ pub fn explain(
     payload: &Payload<'_>,
     stored: &FieldDigests,
 ) -> FieldDiff {
+    let keys = FieldKeys::new(secret);
+    let mut is_seen = vec![false; stored.len()];
+    let media_type = payload.content_type.map(content::media_type);
+    let known = (stored, is_seen.as_mut_slice());
+    let mut changed = parts::diff(&keys, policy, payload, media_type.as_deref(), known);
     match Content::read(policy, payload) {
         Content::Json(document) => {
             let holes = policy.holes(&document);
-            fields::diff(secret, policy, &document, &holes, stored)
+            let known = (stored, is_seen.as_mut_slice());
+            let mut diff = fields::diff(&keys, policy, &document, &holes, known);
+            changed.append(&mut diff.changed);
+            FieldDiff { changed, ..diff }
         }
-        Content::Multipart(_) | Content::Raw => FieldDiff::default(),
+        Content::Multipart(_) | Content::Raw => {
+            let gone = is_seen.iter().filter(|seen| !**seen).count();
+            FieldDiff::without_fields(changed, gone, stored)
+        }
     }
 }
 
-fn hash_head(hash: &mut KeyedHash, policy: &FingerprintPolicy, payload: &Payload<'_>) {
+fn hash_head(
+    hash: &mut KeyedHash,
+    policy: &FingerprintPolicy,
+    payload: &Payload<'_>,
+    media_type: Option<&[u8]>,
+) {
     hash.part(payload.method.as_bytes())
         .part(payload.path.as_bytes());
     hash_optional(
@@ -180,12 +200,7 @@ fn hash_head(hash: &mut KeyedHash, policy: &FingerprintPolicy, payload: &Payload
             .filter(|_| policy.counts_query())
             .map(str::as_bytes),
     );
-    match payload.content_type {
-        Some(value) => {
-            hash_optional(hash, Some(&content::media_type(value)));
-        }
-        None => hash_optional(hash, None),
-    }
+    hash_optional(hash, media_type);
     hash.stream(&(policy.headers().len() as u64).to_be_bytes());
     for name in policy.headers() {
         hash.part(name.as_bytes());

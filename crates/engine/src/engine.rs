@@ -125,6 +125,11 @@ impl<S: Store, R: Runtime> Engine<S, R> {
         self.inner.runtime.entropy()
     }
 
+    /// Waits, by the clock that the engine waits by.
+    pub async fn sleep(&self, duration: Duration) {
+        self.inner.runtime.sleep(duration).await;
+    }
+
     /// Starts a task where the engine starts its own.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.inner.runtime.spawn(task);

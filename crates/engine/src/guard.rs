@@ -84,7 +84,8 @@ impl<S: Store, R: Runtime> Engine<S, R> {
 }
 
 impl<S: Store, R: Runtime> Engine<S, R> {
-    /// Names the fields in which a payload differs from the one that a key belongs to.
+    /// Names the parts and fields in which a payload differs from the other one that a key belongs
+    /// to.
     #[must_use]
     pub fn explain(
         &self,
@@ -98,6 +99,7 @@ impl<S: Store, R: Runtime> Engine<S, R> {
             payload,
             stored,
         )
+        .of_mismatch(stored)
     }
 }
 

@@ -172,11 +172,19 @@ impl Checker<'_> {
         let config = self.config;
         let open = !config.top.listen.ip().is_loopback();
         match &config.principal.source {
-            Source::Authorization => self.warn(
-                "principal.source",
-                "a refreshed token is another caller, so a retry with a new token runs again: \
-                 use \"jwt:CLAIM\", or \"header:NAME\" behind a proxy that verifies",
-            ),
+            Source::Authorization => {
+                self.warn(
+                    "principal.source",
+                    "a refreshed token is another caller, so a retry with a new token runs again: \
+                     use \"jwt:CLAIM\", or \"header:NAME\" behind a proxy that verifies",
+                );
+                self.warn(
+                    "principal.source",
+                    "callers without `Authorization` are all \"anonymous\" and share their keys and \
+                     responses: if the API knows its callers by a cookie, use \"header:NAME\" behind \
+                     a proxy that verifies the cookie, or \"mtls\"",
+                );
+            }
             Source::Header(name) if open && config.tls.client_ca_file.is_none() => self.warn(
                 "principal.source",
                 format!(

@@ -64,6 +64,8 @@ pub(crate) struct Rewriting {
     /// Proxies whose word about the client is passed on; all of them when empty.
     pub(crate) trusted: Vec<Network>,
     pub(crate) http2: bool,
+    /// Whether the upstream is met over TLS, which an HTTP/2 request says.
+    pub(crate) https: bool,
 }
 
 impl Rewriting {
@@ -131,7 +133,7 @@ impl Rewriting {
                 .and_then(|host| Authority::try_from(host.as_bytes()).ok());
             let authority = authority.unwrap_or_else(|| self.authority.clone());
             let uri = Uri::builder()
-                .scheme("http")
+                .scheme(if self.https { "https" } else { "http" })
                 .authority(authority)
                 .path_and_query(path);
             parts.uri = uri.build().unwrap_or_default();

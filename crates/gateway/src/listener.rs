@@ -5,10 +5,9 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -22,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::forward::Peer;
+use crate::inbound::{Inbound, Patience, Talk};
 use crate::principal::ClientCertificate;
 use crate::upstream::Timed;
 
@@ -181,17 +181,29 @@ async fn converse<I, F, Fut, B>(
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
-    let asked = Arc::new(AtomicBool::new(false));
-    let ask = Arc::clone(&asked);
+    let talk = Talk::new();
+    let talking = Arc::clone(&talk);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        ask.store(true, Ordering::Relaxed);
+        let open = talking.open();
         request.extensions_mut().insert(peer.clone());
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
         let version = request.version();
-        service(request.map(|body| Timed::new(body, version, limits.body_timeout)))
+        let answer = service(request.map(|body| Timed::new(body, version, limits.body_timeout)));
+        async move {
+            let answer = answer.await?;
+            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                open.switch();
+            }
+            Ok::<_, Infallible>(answer.map(|body| open.over(body)))
+        }
     });
+    let patience = Patience {
+        head: limits.header_timeout,
+        idle: limits.idle_timeout,
+    };
+    let stream = Inbound::new(stream, Arc::clone(&talk), patience);
     let builder = builder(limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(watcher.watch(connection.into_owned()));
@@ -200,7 +212,7 @@ async fn converse<I, F, Fut, B>(
     let first = tokio::time::timeout(limits.header_timeout, &mut connection).await;
     let ended = match first {
         Ok(ended) => ended,
-        Err(_) if asked.load(Ordering::Relaxed) => connection.await,
+        Err(_) if talk.was_asked() => connection.await,
         Err(_) => return,
     };
     if let Err(error) = ended {
@@ -213,7 +225,8 @@ fn builder(limits: ListenerLimits) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+        // `Inbound` knows when a head begins; hyper would count the silence before it, too.
+        .header_read_timeout(None)
         // hyper wants room for at least 8 KiB.
         .max_buf_size(limits.header_bytes.max(8192))
         .half_close(true);

@@ -20,6 +20,8 @@ mod config;
 mod copy;
 mod demo;
 mod forward;
+mod framing;
+mod inbound;
 mod listener;
 mod logging;
 mod principal;
@@ -34,7 +36,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{CheckArgs, Cli, Command, ServeArgs};
 use crate::config::{Config, Overrides};
@@ -100,26 +102,43 @@ async fn serve(args: ServeArgs) -> ExitCode {
         Ok(gateway) => gateway,
         Err(error) => return fail(&error),
     };
+    // Before anything is announced: whoever reads that may send a signal at once.
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return fail(&error.to_string()),
+    };
     for line in &gateway.announcements {
         say(&format!("{line}\n"));
     }
-    if let Err(error) = until_stopped(&gateway).await {
-        return fail(&error.to_string());
-    }
+    signals.until_stopped(&gateway).await;
     gateway.stop().await;
     ExitCode::SUCCESS
 }
 
-/// Waits for SIGTERM or SIGINT; SIGHUP reloads the certificates.
-async fn until_stopped(gateway: &Gateway) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hang_up.recv() => gateway.reload(),
+/// The signals that the gateway listens to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT; SIGHUP reloads certificates and the keys of tokens.
+    async fn until_stopped(mut self, gateway: &Gateway) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => gateway.reload(),
+            }
         }
     }
 }

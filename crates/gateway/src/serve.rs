@@ -18,6 +18,7 @@ use crate::config::{Config, StoreUrl};
 use crate::forward::Rewriting;
 use crate::listener::{Listener, ListenerLimits};
 use crate::logging::{LogObservations, LogObserver};
+use crate::principal::Callers;
 use crate::proxy::Proxy;
 use crate::request_id::RequestIds;
 use crate::store::{self, Opened};
@@ -36,6 +37,7 @@ pub(crate) struct Gateway {
     engine: Engine<BoxStore>,
     stop: watch::Sender<bool>,
     tls: Option<watch::Sender<Arc<rustls::ServerConfig>>>,
+    callers: Callers,
     listeners: Vec<JoinHandle<()>>,
 }
 
@@ -49,7 +51,8 @@ impl Gateway {
         let engine = engine(&config).await?;
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
-        let layer = layer(&config, engine.clone(), &upstream, &rewriting)?;
+        let callers = Callers::new(&config.principal).map_err(|error| error.to_string())?;
+        let layer = layer(&config, engine.clone(), &upstream, &rewriting, &callers);
         let tokens = matches!(config.top.store, StoreUrl::Postgres(_));
         let tokens = tokens.then(|| engine.policies().clone());
         let total_timeout = config.upstream.total_timeout;
@@ -90,12 +93,22 @@ impl Gateway {
             engine,
             stop,
             tls: reload,
+            callers,
             listeners,
         })
     }
 
-    /// Reads the certificates again. What was in force stays so when they cannot be read.
+    /// Reads the certificates and the keys of tokens again. What was in force stays so when they
+    /// are no good.
     pub(crate) fn reload(&self) {
+        if principal::has_files(&self.config.principal) {
+            match self.callers.reload(&self.config.principal) {
+                Ok(()) => tracing::info!("keys of tokens reloaded"),
+                Err(error) => {
+                    tracing::error!(%error, "keys of tokens not reloaded; the old ones stay in force");
+                }
+            }
+        }
         match (&self.tls, tls::server(&self.config.tls)) {
             (Some(reload), Ok(Some(server))) => {
                 reload.send_replace(server);
@@ -104,7 +117,7 @@ impl Gateway {
             (Some(_), Err(error)) => {
                 tracing::error!(%error, "certificates not reloaded; the old ones stay in force");
             }
-            (None, _) | (_, Ok(None)) => tracing::info!("nothing to reload"),
+            (None, _) | (_, Ok(None)) => tracing::info!("no certificates to reload"),
         }
     }
 
@@ -183,6 +196,7 @@ fn rewriting(config: &Config) -> Result<Rewriting, String> {
         authority: first.authority.clone(),
         trusted: config.top.trusted_proxies.clone(),
         http2: config.upstream.http2,
+        https: first.https,
     })
 }
 
@@ -191,7 +205,8 @@ fn layer(
     engine: Engine<BoxStore>,
     upstream: &Arc<Upstream>,
     rewriting: &Rewriting,
-) -> Result<IdempotencyLayer<BoxStore>, String> {
+    callers: &Callers,
+) -> IdempotencyLayer<BoxStore> {
     let check = config.principal.auth_check.as_ref().map(|path| AuthCheck {
         upstream: Arc::clone(upstream),
         rewriting: rewriting.clone(),
@@ -199,12 +214,13 @@ fn layer(
     });
     let settings = onlyonce_http::Config {
         routes: config.routes(),
-        principals: principal::build(&config.principal).map_err(|error| error.to_string())?,
+        principals: Box::new(callers.clone()),
         replay_check: check.map(|check| Box::new(check) as Box<dyn ReplayCheck>),
         observations: Box::new(LogObservations),
+        body_total_timeout: config.limits.body_total_timeout,
         ..onlyonce_http::Config::default()
     };
-    Ok(IdempotencyLayer::new(engine, settings))
+    IdempotencyLayer::new(engine, settings)
 }
 
 fn limits(config: &Config) -> ListenerLimits {

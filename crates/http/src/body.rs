@@ -1,16 +1,41 @@
 //! Bodies that are whole, streaming, or begun and then streaming.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use onlyonce_engine::Runtime;
+use onlyonce_store::Store;
 use pin_project_lite::pin_project;
+
+use crate::service::Guard;
 
 /// Any error of a body or a service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body that did not come in time. A request whose body fails with it is answered with 408.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyTimeout {
+    /// Nothing came for so long.
+    Silent(Duration),
+    /// It was not all there after so long.
+    Total(Duration),
+}
+
+impl std::fmt::Display for BodyTimeout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Silent(time) => write!(f, "nothing came for {time:?}"),
+            Self::Total(time) => write!(f, "the body was not all there after {time:?}"),
+        }
+    }
+}
+
+impl std::error::Error for BodyTimeout {}
 
 pin_project! {
     /// A body that may have been read already: whole, streaming, or a beginning and a stream.
@@ -115,6 +140,29 @@ pub(crate) enum Collected<B> {
     Whole(Bytes, Option<HeaderMap>),
     /// More than the limit: what was read, and the rest.
     TooLarge(VecDeque<Bytes>, B),
+}
+
+impl<S: Store, R: Runtime> Guard<S, R> {
+    /// Reads the body of a guarded request, within its limits of size and time.
+    pub(crate) async fn read<B>(&self, body: B, bytes_max: usize) -> Result<Collected<B>, BoxError>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        let limit = self.config.body_total_timeout;
+        let mut reading = pin!(collect(body, bytes_max));
+        // Made when there is something to wait for, so that a body that is there costs no timer.
+        let mut end = None;
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(read) = reading.as_mut().poll(context) {
+                return Poll::Ready(read.map_err(Into::into));
+            }
+            let end = end.get_or_insert_with(|| Box::pin(self.engine.sleep(limit)));
+            let late = || Err(BodyTimeout::Total(limit).into());
+            end.as_mut().poll(context).map(|()| late())
+        })
+        .await
+    }
 }
 
 /// Reads a body, but not more than `bytes_max`. A body that announces more is not read at all.

@@ -64,7 +64,7 @@ mod statuses;
 mod stored;
 mod work;
 
-pub use body::{Body, BoxError};
+pub use body::{Body, BodyTimeout, BoxError};
 pub use execution::Execution;
 pub use layer::{IdempotencyLayer, IdempotencyService};
 pub use observe::{Observation, Observations};

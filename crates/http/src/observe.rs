@@ -11,7 +11,7 @@ use onlyonce_store::Store;
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-use crate::body::{Collected, collect};
+use crate::body::Collected;
 use crate::service::Guard;
 use crate::{Body, BoxError, Code, Settle};
 
@@ -86,7 +86,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 None
             }
         };
-        let (body, data) = match collect(body, route.body_bytes_max).await {
+        let (body, data) = match self.read(body, route.body_bytes_max).await {
             Ok(Collected::Whole(data, trailers)) => {
                 (Body::whole(data.clone(), trailers), Some(data))
             }
@@ -97,7 +97,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             // Half a request must not look like a whole one to the handler, and its sender is gone.
             Err(error) => {
                 refuse(Code::PayloadIncomplete);
-                return Ok(self.refuse(self.incomplete(&error.into())));
+                return Ok(self.refuse(self.incomplete(&error)));
             }
         };
         let principal = self.config.principals.principal(&parts);

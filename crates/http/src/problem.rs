@@ -96,79 +96,39 @@ impl Code {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table, to be read as one")]
+    /// The name, the usual status, and the short description.
+    #[rustfmt::skip]
     const fn facts(self) -> (&'static str, StatusCode, &'static str) {
+        use StatusCode as S;
         match self {
-            Self::KeyRequired => (
-                "idempotency_key_required",
-                StatusCode::BAD_REQUEST,
-                "This request needs an idempotency key",
-            ),
-            Self::KeyInvalid => (
-                "idempotency_key_invalid",
-                StatusCode::BAD_REQUEST,
-                "The idempotency key is malformed",
-            ),
-            Self::KeyReused => (
-                "idempotency_key_reused_with_different_payload",
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "The idempotency key was used for a different request",
-            ),
-            Self::InProgress => (
-                "idempotency_key_in_progress",
-                StatusCode::CONFLICT,
-                "The first request with this key is still at work",
-            ),
-            Self::OutcomeUnknown => (
-                "idempotency_outcome_unknown",
-                StatusCode::CONFLICT,
-                "It is not known whether the request was executed",
-            ),
-            Self::NotReplayable => (
-                "idempotency_response_not_replayable",
-                StatusCode::CONFLICT,
-                "The request was executed, and its response cannot be given again",
-            ),
-            Self::AlreadyUsed => (
-                "idempotency_key_already_used",
-                StatusCode::CONFLICT,
-                "The key was good for one use",
-            ),
-            Self::StoreUnavailable => (
-                "idempotency_store_unavailable",
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Keys cannot be checked at the moment",
-            ),
-            Self::UpstreamUnreachable => (
-                "upstream_unreachable",
-                StatusCode::SERVICE_UNAVAILABLE,
-                "The service behind this gateway cannot be reached",
-            ),
-            Self::PayloadTooLarge => (
-                "idempotency_payload_too_large",
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "The request body is too large to be made safe to retry",
-            ),
-            Self::Overloaded => (
-                "idempotency_overloaded",
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Too many requests are at work",
-            ),
-            Self::PrincipalRequired => (
-                "idempotency_principal_required",
-                StatusCode::UNAUTHORIZED,
-                "The caller must be known",
-            ),
-            Self::PayloadIncomplete => (
-                "idempotency_payload_incomplete",
-                StatusCode::BAD_REQUEST,
-                "The request body ended early",
-            ),
-            Self::OperationNotFound => (
-                "idempotency_operation_not_found",
-                StatusCode::NOT_FOUND,
-                "There is no such operation",
-            ),
+            Self::KeyRequired => ("idempotency_key_required", S::BAD_REQUEST,
+                "This request needs an idempotency key"),
+            Self::KeyInvalid => ("idempotency_key_invalid", S::BAD_REQUEST,
+                "The idempotency key is malformed"),
+            Self::KeyReused => ("idempotency_key_reused_with_different_payload", S::UNPROCESSABLE_ENTITY,
+                "The idempotency key was used for a different request"),
+            Self::InProgress => ("idempotency_key_in_progress", S::CONFLICT,
+                "The first request with this key is still at work"),
+            Self::OutcomeUnknown => ("idempotency_outcome_unknown", S::CONFLICT,
+                "It is not known whether the request was executed"),
+            Self::NotReplayable => ("idempotency_response_not_replayable", S::CONFLICT,
+                "The request was executed, and its response cannot be given again"),
+            Self::AlreadyUsed => ("idempotency_key_already_used", S::CONFLICT,
+                "The key was good for one use"),
+            Self::StoreUnavailable => ("idempotency_store_unavailable", S::SERVICE_UNAVAILABLE,
+                "Keys cannot be checked at the moment"),
+            Self::UpstreamUnreachable => ("upstream_unreachable", S::SERVICE_UNAVAILABLE,
+                "The service behind this gateway cannot be reached"),
+            Self::PayloadTooLarge => ("idempotency_payload_too_large", S::PAYLOAD_TOO_LARGE,
+                "The request body is too large to be made safe to retry"),
+            Self::Overloaded => ("idempotency_overloaded", S::SERVICE_UNAVAILABLE,
+                "Too many requests are at work"),
+            Self::PrincipalRequired => ("idempotency_principal_required", S::UNAUTHORIZED,
+                "The caller must be known"),
+            Self::PayloadIncomplete => ("idempotency_payload_incomplete", S::BAD_REQUEST,
+                "The request body ended early"),
+            Self::OperationNotFound => ("idempotency_operation_not_found", S::NOT_FOUND,
+                "There is no such operation"),
         }
     }
 }

@@ -14,10 +14,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header,
+};
 use http_body::Body as HttpBody;
 use onlyonce_core::fingerprint::Payload;
 use onlyonce_core::key::KeyError;
@@ -27,7 +30,7 @@ use onlyonce_store::Store;
 use tower_service::Service;
 use uuid::Uuid;
 
-use crate::body::{Collected, collect};
+use crate::body::{BodyTimeout, Collected};
 use crate::{
     Authorization, Body, BoxError, Code, Execution, InFlight, Mode, Observation, Observations,
     Principal, Principals, Problem, Route, Routes, Settle,
@@ -45,6 +48,8 @@ pub struct Config {
     /// Asked before a stored response is given again, for example whether the caller's
     /// credential is still good. Default: nobody.
     pub replay_check: Option<Box<dyn ReplayCheck>>,
+    /// How long the body of a guarded request may take in all. Default: 2 minutes.
+    pub body_total_timeout: Duration,
     /// Where the pages about problem codes are.
     pub problem_base: String,
     /// Where clients find the status of an operation; `None` for nowhere.
@@ -61,6 +66,7 @@ impl Default for Config {
             routes: Routes::default(),
             principals: Box::new(Authorization),
             replay_check: None,
+            body_total_timeout: Duration::from_secs(120),
             problem_base: PROBLEM_BASE.into(),
             operations_path: Some("/.onlyonce/operations".into()),
             trust_outcome_header: true,
@@ -186,20 +192,24 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         let principal = self.config.principals.principal(parts);
         let principal =
             principal.map_err(|error| self.problem(Code::PrincipalRequired, error.to_string()))?;
-        match collect(body, route.body_bytes_max).await {
+        match self.read(body, route.body_bytes_max).await {
             Ok(Collected::Whole(data, trailers)) => Ok((principal, Content { data, trailers })),
             Ok(Collected::TooLarge(..)) => {
                 let max = route.body_bytes_max;
                 let detail = format!("Guarded requests may have at most {max} bytes here.");
                 Err(self.problem(Code::PayloadTooLarge, detail))
             }
-            Err(error) => Err(self.incomplete(&error.into())),
+            Err(error) => Err(self.incomplete(&error)),
         }
     }
 
     pub(crate) fn incomplete(&self, error: &BoxError) -> Problem {
         let detail = format!("Nothing was executed: {error}. Send the request again.");
-        self.problem(Code::PayloadIncomplete, detail)
+        let problem = self.problem(Code::PayloadIncomplete, detail);
+        if error.is::<BodyTimeout>() {
+            return problem.status(StatusCode::REQUEST_TIMEOUT);
+        }
+        problem
     }
 
     async fn run<I, B, RB>(
@@ -227,7 +237,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         }
         let (id, asked) = (
             request.identity.id,
-            Asked::new(&parts, content.data.clone()),
+            Asked::new(route, &parts, content.data.clone()),
         );
         let check = self.config.replay_check.is_some().then(|| parts.clone());
         let began = Arc::new(AtomicBool::new(false));
@@ -312,35 +322,45 @@ fn content_type(parts: &Parts) -> Option<Cow<'_, [u8]>> {
 
 /// What is needed of a request to explain why it does not match.
 pub(crate) struct Asked {
-    content_type: Option<HeaderValue>,
-    content_encoding: Option<HeaderValue>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    content_type: Option<Vec<u8>>,
     body: Bytes,
 }
 
 impl Asked {
-    fn new(parts: &Parts, body: Bytes) -> Self {
-        let value = |name| parts.headers.get(name).cloned();
+    fn new(route: &Route, parts: &Parts, body: Bytes) -> Self {
+        let mut headers = HeaderMap::new();
+        let counted = &route.policy.fingerprint().rules().headers;
+        for name in counted.iter().filter_map(|name| name.parse().ok()) {
+            let name: HeaderName = name;
+            for value in parts.headers.get_all(&name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
         Self {
-            content_type: value(header::CONTENT_TYPE),
-            content_encoding: value(header::CONTENT_ENCODING),
+            method: parts.method.clone(),
+            uri: parts.uri.clone(),
+            headers,
+            content_type: content_type(parts).map(Cow::into_owned),
             body,
         }
     }
 
-    /// Hands over the payload as far as its fields are concerned.
-    pub(crate) fn with_payload<'a, T>(&'a self, use_it: impl FnOnce(&Payload<'_>) -> T) -> T {
-        let line = |name, value: &'a Option<HeaderValue>| Some((name, value.as_ref()?.as_bytes()));
-        let lines = [
-            line("content-type", &self.content_type),
-            line("content-encoding", &self.content_encoding),
-        ];
-        let lines: Vec<_> = lines.into_iter().flatten().collect();
+    /// Hands over the payload as far as it counts.
+    pub(crate) fn with_payload<T>(&self, use_it: impl FnOnce(&Payload<'_>) -> T) -> T {
+        let lines = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let lines: Vec<_> = lines.collect();
         use_it(&Payload {
-            method: "",
-            path: "",
-            query: None,
+            method: self.method.as_str(),
+            path: self.uri.path(),
+            query: self.uri.query(),
             headers: &lines,
-            content_type: self.content_type.as_ref().map(HeaderValue::as_bytes),
+            content_type: self.content_type.as_deref(),
             body: &self.body,
         })
     }

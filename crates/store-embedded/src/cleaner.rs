@@ -15,9 +15,10 @@ use std::sync::mpsc::{Receiver, Sender};
 use onlyonce_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::ends;
 use crate::folder::sync_folder;
 use crate::hint;
-use crate::record::RecordHeader;
+use crate::record::{RecordHeader, unreadable};
 use crate::recovery::Sealed;
 use crate::segment::{Segment, log_path};
 use crate::shared::Shared;
@@ -130,13 +131,15 @@ impl Cleaner {
 
     fn move_rows(&self, segment: &Segment) -> Result<(), StoreError> {
         let mut under_way = VecDeque::new();
-        for (_, place) in self.shared.log.index.in_segment(segment.number) {
+        for (id, place) in self.shared.log.index.in_segment(segment.number) {
             let read = segment.read(place).map_err(StoreError::unavailable)?;
-            let Some(header) = RecordHeader::decode(&read.0) else {
-                return Err(StoreError::unavailable(format!(
-                    "log file {} is damaged at byte {}",
-                    segment.number, place.offset
-                )));
+            let (header, record) = match RecordHeader::decode(&read.0) {
+                Some(header) if header.id == id => (header, read.0),
+                Some(_) | None => {
+                    let (number, byte) = (segment.number, place.offset);
+                    tracing::error!(number, byte, "a damaged row of the log is moved as it is");
+                    unreadable(&id)
+                }
             };
             let Some(queue) = self.queue.upgrade() else {
                 return Ok(());
@@ -145,7 +148,7 @@ impl Cleaner {
             let command = MoveCommand {
                 from: place,
                 header,
-                record: read.0,
+                record,
                 reply,
             };
             if queue.blocking_send(Command::Move(command)).is_err() {
@@ -180,6 +183,7 @@ impl Cleaner {
     /// next: if it came undone after one whose removals it needs, rows would rise again.
     fn delete(&self, segment: &Segment) -> io::Result<()> {
         let folder = &self.shared.log_folder;
+        ends::note_oldest(folder, segment.number + 1)?;
         let _ = std::fs::remove_file(hint::path(folder, segment.number));
         match std::fs::remove_file(log_path(folder, segment.number)) {
             // An earlier attempt got this far and could not make it durable.

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `lock` | locked while a process uses the folder; the system lets go when it dies |
 //! | `FORMAT` | says that the folder is ours, and in which format; written last |
-//! | `log` | the log's segments, and a hint for each but the last |
+//! | `log` | the log's segments, a hint for each but the last, and which are the first and the last |
 //! | `secret` | the deployment's hashing secret |
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::OpenError;
+use crate::{OpenError, ends};
 
 /// The format that is written. Every released format stays readable.
 pub(crate) const FORMAT: u32 = 1;
@@ -142,7 +142,7 @@ pub(crate) fn secret(folder: &Path, candidate: [u8; 32], had_frames: bool) -> io
 }
 
 /// Writes a file that appears whole or not at all.
-fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.new"));
     let mut file = private_file(&unfinished)?;
     file.write_all(bytes)?;
@@ -210,7 +210,8 @@ fn is_our_log(path: &Path) -> io::Result<bool> {
             .or_else(|| name.strip_suffix(".hint"));
         let is_numbered =
             digits.is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
-        if !is_numbered && name != "unfinished" && name != "hint-unfinished" {
+        let is_noted = ends::NAMES.contains(&&*name);
+        if !is_numbered && !is_noted && name != "unfinished" && name != "hint-unfinished" {
             return Ok(false);
         }
     }

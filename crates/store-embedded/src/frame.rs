@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! segment = header frame*
-//! header  = magic(8) number(8) first_frame(8) next_version(8) time(8) crc(4)
+//! header  = magic(8) salt(4) number(4) first_frame(8) next_version(8) time(8) crc(4)
 //! frame   = magic(4) payload_bytes(4) number(8) time(8) payload_crc(4) header_crc(4) record+
 //! record  = body_bytes(4) kind(1) version(8) deadline(8) id(32) crc(4) body
 //! ```
 //! Numbers are big-endian. Records are in `record`. A frame is written by one `write`, and synced
 //! before the next one is begun: only the last frame of the log can be torn.
+
+use std::hash::{BuildHasher as _, RandomState};
 
 use bytes::{Buf, BufMut, Bytes};
 use onlyonce_core::Timestamp;
@@ -22,6 +24,9 @@ const CRC_BYTES: usize = 4;
 /// The beginning of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// Mixed into the checksums of its frames' headers, so that no answer that is stored among
+    /// them can imitate one. 0 in segments of the first version, which had none.
+    pub(crate) salt: u32,
     pub(crate) number: u32,
     /// The number of its first frame.
     pub(crate) first_frame: u64,
@@ -35,7 +40,8 @@ impl SegmentHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SEGMENT_HEADER_BYTES);
         out.put_u64(SEGMENT_MAGIC);
-        out.put_u64(self.number.into());
+        out.put_u32(self.salt);
+        out.put_u32(self.number);
         out.put_u64(self.first_frame);
         out.put_u64(self.next_version);
         out.put_u64(self.time.as_millis());
@@ -49,7 +55,8 @@ impl SegmentHeader {
             return None;
         }
         Some(Self {
-            number: u32::try_from(fields.get_u64()).ok()?,
+            salt: fields.get_u32(),
+            number: fields.get_u32(),
             first_frame: fields.get_u64(),
             next_version: fields.get_u64(),
             time: Timestamp::from_millis(fields.get_u64()),
@@ -67,8 +74,9 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = checked(bytes.get(..FRAME_HEADER_BYTES)?)?;
+    /// Reads the header of a frame in a segment with this salt.
+    pub(crate) fn decode(bytes: &[u8], salt: u32) -> Option<Self> {
+        let mut fields = salted(bytes.get(..FRAME_HEADER_BYTES)?, salt)?;
         if fields.get_u32() != FRAME_MAGIC {
             return None;
         }
@@ -122,8 +130,8 @@ impl FrameBuilder {
         Bytes::copy_from_slice(record)
     }
 
-    /// The finished frame.
-    pub(crate) fn finish(mut self, number: u64, time: Timestamp) -> Vec<u8> {
+    /// The finished frame, for a segment with this salt.
+    pub(crate) fn finish(mut self, number: u64, time: Timestamp, salt: u32) -> Vec<u8> {
         let payload = self.0.get(FRAME_HEADER_BYTES..).unwrap_or_default();
         let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
         header.put_u32(FRAME_MAGIC);
@@ -132,7 +140,7 @@ impl FrameBuilder {
         header.put_u64(number);
         header.put_u64(time.as_millis());
         header.put_u32(crc32fast::hash(payload));
-        header.put_u32(crc32fast::hash(&header));
+        header.put_u32(crc32fast::hash(&header) ^ salt);
         if let Some(place) = self.0.get_mut(..FRAME_HEADER_BYTES) {
             place.copy_from_slice(&header);
         }
@@ -142,8 +150,30 @@ impl FrameBuilder {
 
 /// The bytes before a checksum at their end, if it is right.
 pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    salted(bytes, 0)
+}
+
+fn salted(bytes: &[u8], salt: u32) -> Option<&[u8]> {
     let (content, crc) = bytes.split_last_chunk::<CRC_BYTES>()?;
-    (crc32fast::hash(content) == u32::from_be_bytes(*crc)).then_some(content)
+    (crc32fast::hash(content) ^ salt == u32::from_be_bytes(*crc)).then_some(content)
+}
+
+/// A salt that nobody can guess: the standard library seeds its hash maps from the system.
+pub(crate) fn new_salt() -> u32 {
+    let random = RandomState::new().hash_one(FRAME_MAGIC);
+    // 0 is the salt of segments that have none.
+    u32::try_from(random >> 32).unwrap_or_default().max(1)
+}
+
+/// A whole frame, moved from a segment with one salt into one with another.
+pub(crate) fn resalted(mut frame: Vec<u8>, from: u32, to: u32) -> Vec<u8> {
+    let crc = frame.get_mut(FRAME_HEADER_BYTES - CRC_BYTES..FRAME_HEADER_BYTES);
+    if let Some(crc) = crc {
+        for (byte, change) in crc.iter_mut().zip((from ^ to).to_be_bytes()) {
+            *byte ^= change;
+        }
+    }
+    frame
 }
 
 #[cfg(test)]
@@ -154,20 +184,22 @@ mod tests {
     use super::*;
     use crate::record::{NewRecord, records};
 
+    const SALT: u32 = 0x1234_5678;
+
     fn frame() -> Vec<u8> {
         let mut frame = FrameBuilder::new(Vec::new());
         for number in 1..4 {
             let id = RecordId::from_bytes([number; 32]);
             NewRecord::removal(&id).write(Version(number.into()), &mut frame);
         }
-        frame.finish(7, Timestamp::from_millis(5))
+        frame.finish(7, Timestamp::from_millis(5), SALT)
     }
 
     /// Whatever is read back must be what was written, or recovery builds on sand.
     #[test]
     fn a_frame_is_read_as_it_was_written() {
         let bytes = frame();
-        let header = FrameHeader::decode(&bytes).unwrap();
+        let header = FrameHeader::decode(&bytes, SALT).unwrap();
         assert_eq!((header.number, header.time), (7, Timestamp::from_millis(5)));
         let payload = header.payload(&bytes).unwrap();
         assert!(header.is_whole(payload));
@@ -183,7 +215,7 @@ mod tests {
         for bit in 0..whole.len() * 8 {
             let mut bytes = whole.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let is_accepted = FrameHeader::decode(&bytes).is_some_and(|header| {
+            let is_accepted = FrameHeader::decode(&bytes, SALT).is_some_and(|header| {
                 header
                     .payload(&bytes)
                     .is_some_and(|payload| header.is_whole(payload))
@@ -192,9 +224,27 @@ mod tests {
         }
     }
 
+    /// What an answer holds must never pass for a frame of the segment that it is stored in.
+    #[test]
+    fn a_frame_is_read_under_its_own_salt_only() {
+        let bytes = frame();
+        for salt in [0, 1, !SALT] {
+            assert_eq!(FrameHeader::decode(&bytes, salt), None);
+            let moved = resalted(bytes.clone(), SALT, salt);
+            let (here, there) = (
+                FrameHeader::decode(&bytes, SALT),
+                FrameHeader::decode(&moved, salt),
+            );
+            assert_eq!(here, there);
+            assert!(there.is_some());
+        }
+        assert_ne!((new_salt(), new_salt()), (0, 0));
+    }
+
     #[test]
     fn a_segment_header_is_read_as_it_was_written_and_not_if_altered() {
         let header = SegmentHeader {
+            salt: SALT,
             number: 3,
             first_frame: 9,
             next_version: 11,

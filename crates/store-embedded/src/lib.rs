@@ -3,9 +3,8 @@
 //! It promises what the port asks for, to one process: of two writers expecting the same version
 //! exactly one wins, and what it acknowledged survives `kill -9` and a power cut. It refuses a
 //! folder that another process uses, that is not its own, that a newer onlyonce wrote, or whose log has
-//! a gap or damage in it. (Whole files missing at either end cannot be told from files that were
-//! never there.) After any failed write it stops writing and goes on reading;
-//! a restart recovers.
+//! damage in it or files missing. After any failed write it stops writing and goes on reading; a
+//! restart recovers. On a full disk it opens, reads, and refuses to write.
 //!
 //! Rows are appended to a log, in frames: one frame and one sync for everything that was waiting.
 //! Memory holds where each row is, 32 bytes of id and 12 of place. The log is a queue of segments
@@ -17,6 +16,7 @@
 //! | `folder` | whose folder it is: lock, format, secret |
 //! | `frame`, `record` | the bytes of the log |
 //! | `segment` | one file of the log |
+//! | `ends` | which files are the oldest and the newest |
 //! | `hint` | what a segment holds, so that a start need not read it |
 //! | `recovery`, `scan` | from files to memory, and what is refused on the way |
 //! | `index` | where every row is, and the unsettled rows by deadline |
@@ -29,6 +29,7 @@
 
 mod batch;
 mod cleaner;
+mod ends;
 mod error;
 mod folder;
 mod frame;

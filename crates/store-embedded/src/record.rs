@@ -170,6 +170,21 @@ impl StoredRow {
 /// remove the row with it.
 pub(crate) const UNREADABLE_VERSION: Version = Version(0);
 
+/// A record in place of one whose header cannot be read: as unreadable as that was, under the same
+/// version, and never due. So its segment can be deleted, and the row does not turn into no row.
+pub(crate) fn unreadable(id: &RecordId) -> (RecordHeader, Bytes) {
+    let header = RecordHeader {
+        body_bytes: 0,
+        kind: Kind::Settled,
+        version: UNREADABLE_VERSION,
+        deadline: None,
+        id: *id,
+    };
+    let mut bytes = Vec::with_capacity(RECORD_HEADER_BYTES);
+    header.encode(&mut bytes);
+    (header, bytes.into())
+}
+
 /// The records of a frame's payload, and where each begins in it. `None` for the rest if it makes
 /// no sense.
 pub(crate) fn records(payload: &[u8]) -> impl Iterator<Item = Option<(usize, RecordHeader)>> + '_ {

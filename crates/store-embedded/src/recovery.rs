@@ -11,15 +11,18 @@
 //! to the first frame of the next.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use onlyonce_core::Timestamp;
 
 use crate::OpenError;
+use crate::ends;
 use crate::folder::Folder;
-use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::frame::{
+    FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader, new_salt, resalted,
+};
 use crate::hint::{self, Entry};
 use crate::record::records;
 use crate::scan;
@@ -51,6 +54,20 @@ pub(crate) struct Sealed {
 }
 
 pub(crate) fn recover(folder: &Folder) -> Result<Recovered, OpenError> {
+    match recover_to(folder, false) {
+        // What is stored can be read without room for more.
+        Err(OpenError::Io { source, .. })
+            if source.kind() == io::ErrorKind::StorageFull && folder.has_format() =>
+        {
+            tracing::error!("the disk is full: the store is opened, and nothing can be written");
+            recover_to(folder, true)
+        }
+        recovered => recovered,
+    }
+}
+
+/// `is_full` opens the log as it is, for reading only.
+fn recover_to(folder: &Folder, is_full: bool) -> Result<Recovered, OpenError> {
     folder.make_log()?;
     let log_folder = folder.log();
     let headers = read_headers(folder, &log_folder)?;
@@ -61,11 +78,13 @@ pub(crate) fn recover(folder: &Folder) -> Result<Recovered, OpenError> {
         next_version: 1,
         latest_time: Timestamp::ZERO,
         unhinted: Vec::new(),
+        is_full,
     };
     for (header, next) in headers.iter().zip(headers.iter().skip(1)) {
         recovery.sealed(header, next.first_frame)?;
     }
     let first = SegmentHeader {
+        salt: 0,
         number: 1,
         first_frame: 1,
         next_version: 1,
@@ -108,6 +127,13 @@ fn read_headers(folder: &Folder, log_folder: &Path) -> Result<Vec<SegmentHeader>
         }
         headers.push(header);
     }
+    if let (Some(first), Some(last)) = (headers.first(), headers.last()) {
+        let complaint = ends::complaint(log_folder, first.number, last.number);
+        let complaint = complaint.map_err(folder.io("read the ends of the log"))?;
+        if let Some(reason) = complaint {
+            return Err(damaged(folder, reason));
+        }
+    }
     Ok(headers)
 }
 
@@ -118,6 +144,7 @@ struct Recovery<'a> {
     next_version: u64,
     latest_time: Timestamp,
     unhinted: Vec<Sealed>,
+    is_full: bool,
 }
 
 impl Recovery<'_> {
@@ -160,14 +187,20 @@ impl Recovery<'_> {
         let path = log_path(self.log_folder, header.number);
         let content = fs::read(&path).map_err(self.folder.io("read the log"))?;
         let mut frames = self.scan(&content, header, None)?;
+        if self.is_full {
+            return self.last_as_it_is(header, &path, &content, &frames);
+        }
         let Some((at, frame)) = frames.pop() else {
             return self.begin(*header, &[], header.first_frame);
         };
         self.latest_time = self.latest_time.max(frame.time);
         let frame_bytes = FRAME_HEADER_BYTES + frame.payload_bytes as usize;
         let last_frame = content.get(at..at + frame_bytes).unwrap_or_default();
+        let salt = new_salt();
+        let last_frame = resalted(last_frame.to_vec(), header.salt, salt);
         let mut next = SegmentHeader {
             first_frame: frame.number,
+            salt,
             ..*header
         };
         if !frames.is_empty() {
@@ -183,7 +216,45 @@ impl Recovery<'_> {
                 end_frame: frame.number,
             });
         }
-        self.begin(next, last_frame, frame.number + 1)
+        self.begin(next, &last_frame, frame.number + 1)
+    }
+
+    /// The same where there is no room for a new segment: all of it is read where it is. The last
+    /// frame is written again in its own place before anybody sees it, as it would be elsewhere.
+    fn last_as_it_is(
+        mut self,
+        header: &SegmentHeader,
+        path: &Path,
+        content: &[u8],
+        frames: &[(usize, FrameHeader)],
+    ) -> Result<Recovered, OpenError> {
+        let mut next_frame = header.first_frame;
+        if let Some((at, frame)) = frames.last() {
+            let bytes = FRAME_HEADER_BYTES + frame.payload_bytes as usize;
+            let frame_bytes = content.get(*at..at + bytes).unwrap_or_default();
+            segment::rewrite(path, *at, frame_bytes)
+                .map_err(self.folder.io("make the last write durable"))?;
+            self.latest_time = self.latest_time.max(frame.time);
+            next_frame = frame.number + 1;
+        }
+        let entries = self.entries(content, header.number, frames)?;
+        let file = File::open(path).map_err(self.folder.io("read the log"))?;
+        let active = self.add(
+            Segment::full(header.number, file, content.len() as u64),
+            &entries,
+        );
+        active.sort_deadlines();
+        Ok(Recovered {
+            log: self.log,
+            active,
+            active_bytes: SEGMENT_HEADER_BYTES as u64,
+            active_entries: Vec::new(),
+            // There is no room for hints.
+            unhinted: Vec::new(),
+            next_frame,
+            next_version: self.next_version + VERSIONS_SKIPPED,
+            latest_time: self.latest_time,
+        })
     }
 
     /// Begins a segment with these frames, in place of one with the same number.
@@ -193,7 +264,10 @@ impl Recovery<'_> {
         frames: &[u8],
         next_frame: u64,
     ) -> Result<Recovered, OpenError> {
-        let entries = match FrameHeader::decode(frames) {
+        if header.salt == 0 {
+            header.salt = new_salt();
+        }
+        let entries = match FrameHeader::decode(frames, header.salt) {
             None => Vec::new(),
             Some(frame) => {
                 let mut content = vec![0; SEGMENT_HEADER_BYTES];
@@ -205,6 +279,15 @@ impl Recovery<'_> {
         header.time = self.latest_time;
         let segment = segment::create(self.log_folder, &header, frames)
             .map_err(self.folder.io("begin a new log file"))?;
+        if !ends::knows_oldest(self.log_folder) {
+            let oldest = self
+                .log
+                .segments()
+                .first()
+                .map_or(header.number, |oldest| oldest.number);
+            ends::note_oldest(self.log_folder, oldest)
+                .map_err(self.folder.io("note the oldest log file"))?;
+        }
         let active = self.add(segment, &entries);
         Ok(Recovered {
             log: self.log,

@@ -24,7 +24,8 @@ pub(crate) fn frames(
         if rest.is_empty() && end_frame.is_none() {
             break;
         }
-        let header = FrameHeader::decode(rest).filter(|header| header.number == number);
+        let header = FrameHeader::decode(rest, segment.salt);
+        let header = header.filter(|header| header.number == number);
         let payload = header.and_then(|header| header.payload(rest));
         match (header, payload) {
             (Some(header), Some(payload)) if header.is_whole(payload) => {
@@ -34,7 +35,7 @@ pub(crate) fn frames(
             }
             (header, payload) => {
                 let is_cut = header.is_some() && payload.is_none();
-                let is_last = end_frame.is_none() && !has_frame_after(rest, number);
+                let is_last = end_frame.is_none() && !has_frame_after(rest, number, segment.salt);
                 let zeros = whole_records(header.as_ref(), payload);
                 if is_last && (is_cut || is_torn(rest, at, &zeros)) {
                     tracing::warn!(
@@ -56,11 +57,11 @@ pub(crate) fn frames(
 
 /// Whether a frame after `number` is somewhere in these bytes. It would not have been begun
 /// before `number` was durable.
-fn has_frame_after(bytes: &[u8], number: u64) -> bool {
+fn has_frame_after(bytes: &[u8], number: u64, salt: u32) -> bool {
     (1..bytes.len()).any(|at| {
         let frame = bytes.get(at..).unwrap_or_default();
         frame.starts_with(b"frm1")
-            && FrameHeader::decode(frame).is_some_and(|header| header.number > number)
+            && FrameHeader::decode(frame, salt).is_some_and(|header| header.number > number)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use onlyonce_core::Timestamp;
 
+use crate::ends;
 use crate::folder::{private_file, sync_folder};
 use crate::frame::SegmentHeader;
 use crate::record::{RECORD_HEADER_BYTES, StoredRow};
@@ -29,7 +30,11 @@ type Deadline = (Timestamp, u32);
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) number: u32,
+    /// For the frames that are appended.
+    pub(crate) salt: u32,
     file: File,
+    /// Whether nothing can be appended, because there was no room for a new segment.
+    is_full: bool,
     /// How large the file is; 0 while it grows.
     file_bytes: AtomicU64,
     /// Records that are the latest of their id, and their bytes.
@@ -52,7 +57,9 @@ impl Segment {
     fn new(number: u32, file: File, file_bytes: u64, deadlines: Deadlines) -> Self {
         Self {
             number,
+            salt: 0,
             file,
+            is_full: false,
             file_bytes: AtomicU64::new(file_bytes),
             live_rows: AtomicU64::new(0),
             live_bytes: AtomicU64::new(0),
@@ -65,7 +72,19 @@ impl Segment {
         Self::new(number, file, file_bytes, Deadlines::Fixed(Vec::new()))
     }
 
+    /// The last segment on a disk that has no room for another.
+    pub(crate) fn full(number: u32, file: File, file_bytes: u64) -> Self {
+        Self {
+            is_full: true,
+            ..Self::sealed(number, file, file_bytes)
+        }
+    }
+
     pub(crate) fn append(&self, frame: &[u8]) -> io::Result<()> {
+        if self.is_full {
+            let reason = "the disk was full when the store was opened: make room, and restart";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, reason));
+        }
         (&self.file).write_all(frame)
     }
 
@@ -197,8 +216,20 @@ pub(crate) fn create(folder: &Path, header: &SegmentHeader, frames: &[u8]) -> io
     file.sync_all()?;
     std::fs::rename(&unfinished, log_path(folder, header.number))?;
     sync_folder(folder)?;
+    ends::note_newest(folder, header.number)?;
     let growing = Deadlines::Growing(BTreeSet::new());
-    Ok(Segment::new(header.number, file, 0, growing))
+    Ok(Segment {
+        salt: header.salt,
+        ..Segment::new(header.number, file, 0, growing)
+    })
+}
+
+/// Writes a frame again where it is, and makes it durable there: that needs no room.
+pub(crate) fn rewrite(path: &Path, offset: usize, frame: &[u8]) -> io::Result<()> {
+    let mut file = File::options().write(true).open(path)?;
+    file.seek(SeekFrom::Start(offset as u64))?;
+    file.write_all(frame)?;
+    file.sync_all()
 }
 
 #[cfg(unix)]

@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::batch::{Batch, Outcome, Written};
 use crate::cleaner::CleanerHandle;
 use crate::folder;
-use crate::frame::{FrameBuilder, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::frame::{FrameBuilder, SEGMENT_HEADER_BYTES, SegmentHeader, new_salt};
 use crate::gather::Gather;
 use crate::hint::Entry;
 use crate::reader;
@@ -201,7 +201,8 @@ impl Writer {
         if frame.is_empty() {
             return Ok(());
         }
-        let frame = frame.finish(self.next_frame, self.shared.clock.now());
+        let now = self.shared.clock.now();
+        let frame = frame.finish(self.next_frame, now, self.active.salt);
         let synced = self.active.append(&frame).and_then(|()| self.active.sync());
         if let Err(error) = synced {
             self.shared
@@ -233,6 +234,7 @@ impl Writer {
             return Ok(());
         }
         let header = SegmentHeader {
+            salt: new_salt(),
             number: self.active.number + 1,
             first_frame: self.next_frame,
             next_version: self.next_version,

@@ -230,25 +230,174 @@ async fn a_damaged_row_is_corrupt_everywhere_and_can_be_removed() {
     }
 }
 
+/// Whichever file is gone, in the middle or at either end, what it held was acknowledged.
 #[tokio::test]
 async fn a_missing_log_file_is_damage() {
     let folder = tempfile::tempdir().unwrap();
-    closed_store(folder.path()).await;
-    let files = log_files(folder.path());
-    fs::remove_file(&files[files.len() / 2]).unwrap();
-    let opened = try_open(folder.path());
-    assert!(
-        matches!(opened, Err(OpenError::Damaged { .. })),
-        "{opened:?}"
-    );
-    for file in log_files(folder.path()) {
-        fs::remove_file(file).unwrap();
+    let original = folder.path().join("original");
+    closed_store(&original).await;
+    let files = log_files(&original);
+    assert!(files.len() >= 3, "vacuous: {}", files.len());
+    let all: Vec<_> = (0..files.len()).collect();
+    let single = all.iter().map(|gone| vec![*gone]);
+    let ends = [
+        vec![0, 1],
+        vec![files.len() - 2, files.len() - 1],
+        all.clone(),
+    ];
+    for gone in single.chain(ends) {
+        let damaged = folder.path().join("damaged");
+        copy(&original, &damaged);
+        for file in &gone {
+            let path = damaged.join("log").join(files[*file].file_name().unwrap());
+            fs::remove_file(path.with_extension("hint")).ok();
+            fs::remove_file(path).unwrap();
+        }
+        let Err(error @ OpenError::Damaged { .. }) = try_open(&damaged) else {
+            panic!("opened without {gone:?}");
+        };
+        assert!(error.to_string().contains("missing"), "{gone:?}: {error}");
+        fs::remove_dir_all(&damaged).unwrap();
     }
-    let opened = try_open(folder.path());
-    assert!(
-        matches!(opened, Err(OpenError::Damaged { .. })),
-        "{opened:?}"
-    );
+}
+
+/// What says where the log ends may itself be damaged: then nobody knows.
+#[tokio::test]
+async fn damaged_ends_of_the_log_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    closed_store(folder.path()).await;
+    for name in ["oldest", "newest"] {
+        let path = folder.path().join("log").join(name);
+        let whole = fs::read(&path).unwrap();
+        for content in [&b""[..], b"1", b"7 00000000\n", b"\xff\xff"] {
+            fs::write(&path, content).unwrap();
+            let opened = try_open(folder.path());
+            assert!(
+                matches!(opened, Err(OpenError::Damaged { .. })),
+                "{opened:?}"
+            );
+        }
+        fs::write(&path, whole).unwrap();
+    }
+    assert!(try_open(folder.path()).is_ok());
+}
+
+/// Turns a store into what the first version of the format wrote: no salt, and no notes about the
+/// ends of the log.
+fn make_first_version(folder: &Path) {
+    for file in log_files(folder) {
+        let mut bytes = fs::read(&file).unwrap();
+        let salt: [u8; 4] = bytes[8..12].try_into().unwrap();
+        assert_ne!(salt, [0; 4]);
+        bytes[8..12].fill(0);
+        let crc = crc32fast::hash(&bytes[..40]);
+        bytes[40..44].copy_from_slice(&crc.to_be_bytes());
+        let mut at = 44;
+        while at + 32 <= bytes.len() {
+            let payload = u32::from_be_bytes(bytes[at + 4..at + 8].try_into().unwrap());
+            for (byte, salt) in bytes[at + 28..at + 32].iter_mut().zip(salt) {
+                *byte ^= salt;
+            }
+            at += 32 + payload as usize;
+        }
+        fs::write(&file, bytes).unwrap();
+    }
+    for name in ["oldest", "newest"] {
+        fs::remove_file(folder.join("log").join(name)).unwrap();
+    }
+}
+
+/// Every format that was written stays readable, also when a new segment follows an old one, and
+/// from the first start on the ends of the log are known.
+#[tokio::test]
+async fn a_log_of_the_first_version_is_read_and_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    closed_store(folder.path()).await;
+    make_first_version(folder.path());
+    for hints in [true, false] {
+        if !hints {
+            for file in log_files(folder.path()) {
+                let _ = fs::remove_file(file.with_extension("hint"));
+            }
+        }
+        let store = try_open(folder.path()).unwrap();
+        assert_eq!(rows_are_right_or_corrupt(&store).await, 0);
+        win(
+            &store,
+            &id(100 + u64::from(hints)),
+            None,
+            Some(&executing(9)),
+        )
+        .await;
+    }
+    fs::remove_file(&log_files(folder.path())[0]).unwrap();
+    assert!(matches!(
+        try_open(folder.path()),
+        Err(OpenError::Damaged { .. })
+    ));
+}
+
+/// A body that looks like the beginning of a later frame, in a frame that a crash has cut. Whoever
+/// can choose an answer must not be able to keep the store from opening.
+#[tokio::test]
+async fn an_answer_that_imitates_a_frame_does_not_turn_a_torn_end_into_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    win(&store, &id(0), None, Some(&executing(9))).await;
+    let mut imitation = b"frm1".to_vec();
+    imitation.extend(8_u32.to_be_bytes());
+    imitation.extend(1000_u64.to_be_bytes());
+    imitation.extend(5_u64.to_be_bytes());
+    imitation.extend(0_u32.to_be_bytes());
+    imitation.extend(crc32fast::hash(&imitation).to_be_bytes());
+    let body = imitation.repeat(20);
+    win(&store, &id(1), None, Some(&answered(&body))).await;
+    drop(store);
+    let file = log_files(folder.path()).pop().unwrap();
+    let bytes = fs::read(&file).unwrap();
+    let found = bytes.windows(32).filter(|window| *window == imitation);
+    assert_eq!(found.count(), 20, "vacuous");
+    fs::write(&file, &bytes[..bytes.len() - 10]).unwrap();
+    let store = try_open(folder.path()).unwrap();
+    assert!(store.load(&id(0)).await.unwrap().is_some());
+    assert!(store.load(&id(1)).await.unwrap().is_none());
+}
+
+/// One row whose place cannot be read must not keep the disk full for ever, and must not turn
+/// into "no row" either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_row_in_the_oldest_file_does_not_stop_space_from_being_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_small(folder.path(), 2048);
+    let kept = id(0);
+    win(&store, &kept, None, Some(&completed(1 << 40, 300))).await;
+    let oldest = log_files(folder.path()).remove(0);
+    let mut bytes = fs::read(&oldest).unwrap();
+    let at = bytes
+        .windows(32)
+        .position(|window| window == kept.as_bytes())
+        .unwrap();
+    bytes[at - 10] ^= 1;
+    fs::write(&oldest, bytes).unwrap();
+    for number in 1..2000 {
+        let version = win(&store, &id(number), None, Some(&completed(1, 300))).await;
+        win(&store, &id(number), Some(version), None).await;
+        if !oldest.exists() {
+            break;
+        }
+    }
+    assert!(!oldest.exists(), "nothing was given back");
+    let version = |result: Result<Option<_>, StoreError>| match result {
+        Err(StoreError::Corrupt { version, .. }) => version,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(version(store.load(&kept).await), Version(0));
+    drop(store);
+    let store = open_small(folder.path(), 2048);
+    assert_eq!(version(store.load(&kept).await), Version(0));
+    let removed = store.swap(&kept, Some(Version(0)), None).await.unwrap();
+    assert!(matches!(removed, Swap::Won(_)));
+    assert_eq!(store.load(&kept).await.unwrap(), None);
 }
 
 /// An older onlyonce that reads a newer folder as far as it understands it would lose rows.

@@ -46,6 +46,7 @@ impl Process {
             child,
             log: log.into(),
         };
+        #[expect(clippy::disallowed_methods, reason = "how long a real process takes")]
         let started = Instant::now();
         while !ready() {
             if let Some(status) = server.child.try_wait().expect("a child") {
@@ -71,6 +72,23 @@ impl Process {
             .status()
             .expect("kill comes with procps");
         assert!(status.success(), "SIG{name} to {}", self.pid());
+        if name == "STOP" {
+            self.until_stopped();
+        }
+    }
+
+    /// A signal is sent before it has its effect.
+    fn until_stopped(&self) {
+        let path = format!("/proc/{}/stat", self.pid());
+        let is_stopped = || {
+            let stat = std::fs::read_to_string(&path).unwrap_or_default();
+            // The state follows the name, which is in parentheses and may contain anything.
+            stat.rsplit_once(')')
+                .is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+        };
+        while !is_stopped() {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Kills it at once, as `kill -9` does, and waits for its end.

@@ -6,22 +6,38 @@
 //! are enough and `SipHash`, ten times faster than HMAC on such short input, is strong enough.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::Secret;
 use crate::json::{Document, render};
+use crate::{Purpose, Secret};
 
 use super::FingerprintPolicy;
 use leaves::Leaves;
+use sip::Key;
 
 mod leaves;
 mod sip;
 
 /// Room for most payloads without growing.
 const FIELDS_USUAL: usize = 32;
+
+/// Room for the parts that are no fields.
+const PARTS_USUAL: usize = 4;
+
+/// The keys of both digests.
+pub(super) struct FieldKeys {
+    pub(super) tags: Key,
+    pub(super) values: Key,
+}
+
+impl FieldKeys {
+    pub(super) fn new(secret: &Secret) -> Self {
+        let (tags, values) = sip::keys(&secret.hash(Purpose::Field).finish());
+        Self { tags, values }
+    }
+}
 
 /// One field: which it is, and what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +51,7 @@ pub struct FieldDigest {
 impl FieldDigest {
     const BYTES: usize = 8;
 
-    fn to_bytes(self) -> [u8; Self::BYTES] {
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
         let (tag, value) = (u32::from_be_bytes(self.tag), u32::from_be_bytes(self.value));
         (u64::from(tag) << 32 | u64::from(value)).to_be_bytes()
     }
@@ -52,7 +68,7 @@ impl FieldDigest {
     }
 }
 
-/// The fields of one payload, in canonical order.
+/// The parts of one payload that are no fields, then its fields in canonical order.
 ///
 /// Kept as the bytes that a record stores, so that neither reading nor writing one copies them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,6 +84,14 @@ impl FieldDigests {
         let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_bytes()).collect();
         Self {
             encoded: bytes.into(),
+            is_truncated,
+        }
+    }
+
+    /// What was put together by [`digest`].
+    pub(super) fn of(encoded: Vec<u8>, is_truncated: bool) -> Self {
+        Self {
+            encoded: encoded.into(),
             is_truncated,
         }
     }
@@ -116,7 +140,7 @@ impl FieldDigests {
 /// What differs between a stored payload and a fresh one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldDiff {
-    /// Pointers of fields that hold another value.
+    /// Pointers of fields that hold another value, and names of other parts that differ.
     pub changed: Vec<Box<str>>,
     /// Pointers of fields that the stored payload did not have.
     pub added: Vec<Box<str>>,
@@ -127,47 +151,48 @@ pub struct FieldDiff {
     pub truncated: bool,
 }
 
+/// Room for what [`digest`] adds, and for the parts before it.
+pub(super) fn room(policy: &FingerprintPolicy) -> Vec<u8> {
+    let fields = policy.fields_max().min(FIELDS_USUAL) + PARTS_USUAL;
+    Vec::with_capacity(fields * FieldDigest::BYTES)
+}
+
+/// Adds the fields of a document. `true` when there were more than may be kept.
 pub(super) fn digest(
-    secret: &Secret,
+    keys: &FieldKeys,
     policy: &FingerprintPolicy,
     document: &Document<'_>,
     holes: &[u32],
-) -> FieldDigests {
-    let mut fields = Vec::with_capacity(policy.fields_max().min(FIELDS_USUAL) * FieldDigest::BYTES);
-    let mut leaves = Leaves::new(secret, policy, document, holes);
+    kept: &mut Vec<u8>,
+) -> bool {
+    let mut leaves = Leaves::new(keys, policy, document, holes);
     let mut room = policy.fields_max();
     while let Some(field) = leaves.next_field() {
         if room == 0 {
-            return FieldDigests {
-                encoded: fields.into(),
-                is_truncated: true,
-            };
+            return true;
         }
         room -= 1;
-        fields.extend_from_slice(&field.to_bytes());
+        kept.extend_from_slice(&field.to_bytes());
     }
-    FieldDigests {
-        encoded: fields.into(),
-        is_truncated: false,
-    }
+    false
 }
 
+/// Names the fields that differ. Stored ones that were seen before are none of them.
 pub(super) fn diff(
-    secret: &Secret,
+    keys: &FieldKeys,
     policy: &FingerprintPolicy,
     document: &Document<'_>,
     holes: &[u32],
-    stored: &FieldDigests,
+    (stored, is_seen): (&FieldDigests, &mut [bool]),
 ) -> FieldDiff {
     let names_max = policy.fields_max().max(1);
     let mut diff = FieldDiff {
         truncated: stored.is_truncated,
         ..FieldDiff::default()
     };
-    let mut is_seen = vec![false; stored.len()];
-    let mut leaves = Leaves::new(secret, policy, document, holes);
+    let mut leaves = Leaves::new(keys, policy, document, holes);
     while let Some(field) = leaves.next_field() {
-        let mut candidates = stored.iter().zip(&mut is_seen);
+        let mut candidates = stored.iter().zip(is_seen.iter_mut());
         let names = match candidates.find(|(old, seen)| old.tag == field.tag && !**seen) {
             Some((old, seen)) => {
                 *seen = true;

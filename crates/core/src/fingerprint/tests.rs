@@ -618,7 +618,8 @@ fn field_digests_are_bounded() {
         format!("[{}]", list.join(","))
     };
     let stored = fields(&body(100));
-    assert_eq!((stored.len(), stored.is_truncated()), (64, true));
+    // Method, path and content type besides.
+    assert_eq!((stored.len(), stored.is_truncated()), (64 + 3, true));
     let list: Vec<FieldDigest> = stored.iter().collect();
     assert_eq!(FieldDigests::from_parts(&list, true), stored);
     assert_eq!(
@@ -647,7 +648,7 @@ fn field_digests_are_bounded() {
     let grown = differs(&FingerprintPolicy::default(), "[]", &body(100));
     assert_eq!((grown.added.len(), grown.truncated), (64, true));
     let exact = fields(&format!("[{}0]", "0,".repeat(63)));
-    assert_eq!((exact.len(), exact.is_truncated()), (64, false));
+    assert_eq!((exact.len(), exact.is_truncated()), (64 + 3, false));
 }
 
 #[test]
@@ -657,20 +658,86 @@ fn other_bodies_have_no_fields() {
         body: b"{\"a\":1}",
         ..BASE
     };
+    let policy = FingerprintPolicy::default();
+    let (_, kept) = fingerprint(&secret(), &policy, &text);
+    assert_eq!(kept.len(), 3, "method, path and content type");
+    assert_eq!(fields("{\"a\":1,\"a\":1}").len(), 3);
+    let diff = explain(&secret(), &policy, &text, &fields("{\"a\":1}"));
     assert_eq!(
-        fingerprint(&secret(), &FingerprintPolicy::default(), &text).1,
-        FieldDigests::default()
+        (diff.changed, diff.removed),
+        (names(&["content-type", "body"]), 1)
     );
-    assert_eq!(fields("{\"a\":1,\"a\":1}"), FieldDigests::default());
-    assert_eq!(
-        explain(
-            &secret(),
-            &FingerprintPolicy::default(),
-            &text,
-            &fields("{\"a\":1}")
+}
+
+/// What is no field is named, too: by elimination where nothing of the body was kept.
+#[test]
+fn parts_that_differ_are_named() {
+    type Change = fn(&mut Payload<'_>);
+    let policy = FingerprintPolicy::new(FingerprintRules {
+        headers: vec!["if-match".into()],
+        ..FingerprintRules::default()
+    })
+    .unwrap();
+    let text = Payload {
+        content_type: Some(b"text/plain"),
+        headers: &[("if-match", b"1"), ("if-match", b"2")],
+        body: b"one",
+        ..BASE
+    };
+    let stored = fingerprint(&secret(), &policy, &text).1;
+    let changed = |payload: &Payload<'_>| {
+        let diff = explain(&secret(), &policy, payload, &stored);
+        assert_eq!(
+            (diff.added.len(), diff.removed, diff.truncated),
+            (0, 0, false)
+        );
+        (diff.changed.clone(), diff.of_mismatch(&stored).changed)
+    };
+    assert_eq!(changed(&text), (vec![], names(&["body"])));
+    let other_body = Payload {
+        body: b"two",
+        ..text
+    };
+    assert_eq!(changed(&other_body).1, names(&["body"]));
+    let changes: [(Change, &str); 6] = [
+        (|payload| payload.method = "PUT", "method"),
+        (|payload| payload.path = "/other", "path"),
+        (|payload| payload.query = Some(""), "query"),
+        (|payload| payload.content_type = None, "content-type"),
+        (|payload| payload.headers = &[], "if-match"),
+        (
+            |payload| payload.headers = &[("If-Match", b"1")],
+            "if-match",
         ),
-        FieldDiff::default()
-    );
+    ];
+    for (change, name) in changes {
+        let mut payload = text;
+        change(&mut payload);
+        assert_eq!(changed(&payload).1, names(&[name]));
+    }
+}
+
+/// Records of the first version kept fields alone: they name fields alone.
+#[test]
+fn what_an_older_record_did_not_keep_is_not_named() {
+    let policy = FingerprintPolicy::default();
+    let stored = fields("{\"a\":1}");
+    let old: Vec<FieldDigest> = stored.iter().skip(3).collect();
+    let old = FieldDigests::from_parts(&old, false);
+    let payload = Payload {
+        query: Some("x"),
+        body: b"{\"a\":2}",
+        ..BASE
+    };
+    let diff = explain(&secret(), &policy, &payload, &old).of_mismatch(&old);
+    assert_eq!((diff.changed, diff.removed), (names(&["/a"]), 0));
+    let text = Payload {
+        content_type: Some(b"text/plain"),
+        ..BASE
+    };
+    let none = FieldDigests::default();
+    let diff = explain(&secret(), &policy, &text, &none).of_mismatch(&none);
+    assert_eq!(diff, FieldDiff::default());
 }
 
 #[test]
@@ -716,7 +783,8 @@ fn the_fingerprint_of_a_known_payload_never_changes() {
         0x9d, 0x05,
     ];
     assert_eq!(print.digest, expected);
-    let first = fields.iter().next().unwrap();
+    // Behind method, path, query, content type and `If-Match`.
+    let first = fields.iter().nth(5).unwrap();
     assert_eq!(
         (first.tag, first.value),
         ([10, 66, 185, 98], [229, 154, 250, 1])

@@ -152,6 +152,7 @@ pub(crate) struct Limits {
     pub(crate) header_bytes: usize,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
+    pub(crate) body_total_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) request_body: usize,
     pub(crate) stored_response: usize,
@@ -170,6 +171,7 @@ impl Default for Limits {
             header_bytes: 32 * 1024,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            body_total_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(60),
             request_body: MIB,
             stored_response: MIB,
@@ -189,6 +191,7 @@ impl Limits {
         visitor.size("header_bytes", &mut self.header_bytes);
         visitor.key("header_timeout", &mut self.header_timeout);
         visitor.key("body_timeout", &mut self.body_timeout);
+        visitor.key("body_total_timeout", &mut self.body_total_timeout);
         visitor.key("idle_timeout", &mut self.idle_timeout);
         visitor.size("request_body", &mut self.request_body);
         visitor.size("stored_response", &mut self.stored_response);

@@ -8,10 +8,13 @@
 //! | `authorization`, `header:NAME`, `none` | `onlyonce_http` |
 //! | `jwt:CLAIM` | `jwt` verifies, `jwt_keys` reads the keys |
 //! | `mtls` | `mtls` reads the certificate that the listener verified |
+//!
+//! SIGHUP reads the keys of tokens again (`reload`).
 
 mod jwt;
 mod jwt_keys;
 mod mtls;
+mod reload;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +25,7 @@ use crate::config;
 
 pub(crate) use jwt_keys::{has_secret, short_secret};
 pub(crate) use mtls::ClientCertificate;
+pub(crate) use reload::Callers;
 
 /// Why callers cannot be told apart as configured.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -31,6 +35,11 @@ pub(crate) struct SetupError {
     pub(crate) key: &'static str,
     /// Why, and what to do.
     pub(crate) text: String,
+}
+
+/// Whether callers are told apart by keys in files.
+pub(crate) fn has_files(principal: &config::Principal) -> bool {
+    matches!(principal.source, config::Source::Jwt(_))
 }
 
 /// What tells callers apart, with its keys read from their files.

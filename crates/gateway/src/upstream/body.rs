@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use onlyonce_http::BoxError;
+use onlyonce_http::{BodyTimeout, BoxError};
 use tokio::time::{Instant, Sleep};
 
 use super::pool::Lease;
@@ -58,7 +58,7 @@ where
             .silence
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         std::task::ready!(silence.as_mut().poll(context));
-        Poll::Ready(Some(Err(format!("nothing came for {timeout:?}").into())))
+        Poll::Ready(Some(Err(BodyTimeout::Silent(timeout).into())))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -81,12 +81,14 @@ pub(crate) struct AnswerBody {
 impl AnswerBody {
     /// An answer to a request of which `unsent` tells whether a part was still unsent.
     pub(crate) fn of(
-        answer: Response<Incoming>,
+        mut answer: Response<Incoming>,
         lease: Lease,
         unsent: bool,
         timeout: Duration,
     ) -> Response<Self> {
         let version = answer.version();
+        // Of the upstream's connection, and no part of the answer: hyper would tell the client.
+        *answer.version_mut() = Version::HTTP_11;
         answer.map(|body| Self::new(Timed::new(body, version, timeout), lease, unsent))
     }
 

@@ -55,8 +55,12 @@ impl Connector {
                 let name = ServerName::try_from(name).map_err(|error| describe(&error))?;
                 let connector = TlsConnector::from(Arc::clone(tls));
                 let stream = connector.connect(name, stream).await;
-                self.handshake(stream.map_err(|error| describe(&error))?)
-                    .await?
+                let stream = stream.map_err(|error| describe(&error))?;
+                let agreed = stream.get_ref().1.alpn_protocol();
+                if self.http2 && agreed != Some(b"h2") {
+                    return Err("it did not agree to HTTP/2: set upstream.http2 = false".into());
+                }
+                self.handshake(stream).await?
             }
         };
         Ok((sender, written))

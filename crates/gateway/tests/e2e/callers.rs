@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use onlyonce_conformance::http_suite::{Upstream, serve};
 use serde_json::json;
@@ -87,6 +89,65 @@ async fn a_verified_claim_names_the_caller_and_survives_a_new_token() {
     let nobody = Call::payment("k").without("authorization");
     stage.send(&nobody).await.assert_problem(401, REQUIRED);
     assert_eq!(stage.total(), 2);
+    stage.finish();
+}
+
+fn key_set(secrets: &[(&str, &[u8])]) -> String {
+    let keys = secrets.iter().map(|(kid, secret)| {
+        let k = URL_SAFE_NO_PAD.encode(secret);
+        json!({ "kty": "oct", "alg": "HS256", "kid": kid, "k": k })
+    });
+    json!({ "keys": keys.collect::<Vec<_>>() }).to_string()
+}
+
+fn signed(subject: &str, kid: &str, secret: &[u8]) -> String {
+    let claims = json!({ "sub": subject, "exp": 9_999_999_999_u64 });
+    let header = Header {
+        kid: Some(kid.to_owned()),
+        ..Header::new(Algorithm::HS256)
+    };
+    let token = encode(&header, &claims, &EncodingKey::from_secret(secret)).expect("a token");
+    format!("Bearer {token}")
+}
+
+/// Issuers change their keys while gateways run. A new set is taken over on SIGHUP; one that cannot
+/// be read changes nothing, and the log says why. The caller stays the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn sighup_reads_the_keys_of_tokens_again() {
+    const NEXT: &[u8] = b"fedcba9876543210fedcba9876543210";
+    let upstream = Upstream::new();
+    let setup = Setup::new(serve(upstream.clone()).await);
+    let file = setup.file("jwks.json", key_set(&[("old", SECRET)]));
+    let config = format!(
+        "[principal]\nsource = \"jwt:sub\"\njwks_file = {file:?}\njwt_algorithms = [\"HS256\"]"
+    );
+    let stage = Stage::of(upstream, setup.config(&config)).await;
+    // The witness goes by `Authorization`, so retries are compared by hand.
+    let with = |token: String| Call::payment("k").header("authorization", &token);
+    let (old, next) = (
+        with(signed("alice", "old", SECRET)),
+        with(signed("alice", "next", NEXT)),
+    );
+    let first = send_to(stage.address(), &old).await;
+    first.assert_executed(201);
+    let unknown = send_to(stage.address(), &next).await;
+    unknown.assert_problem(401, REQUIRED);
+
+    stage.setup.file("jwks.json", "{\"keys\": [");
+    stage.gateway.signal("HUP").await;
+    stage.gateway.logged("keys of tokens not reloaded").await;
+    stage.gateway.logged("no JSON Web Key Set").await;
+    assert!(send_to(stage.address(), &old).await.is_replay());
+
+    stage.setup.file("jwks.json", key_set(&[("next", NEXT)]));
+    stage.gateway.signal("HUP").await;
+    stage.gateway.logged("keys of tokens reloaded").await;
+    let retry = send_to(stage.address(), &next).await;
+    assert!(retry.is_replay(), "the same caller: {retry:?}");
+    assert_eq!(retry.body, first.body);
+    let revoked = send_to(stage.address(), &old).await;
+    revoked.assert_problem(401, REQUIRED);
+    assert_eq!(stage.total(), 1);
     stage.finish();
 }
 

@@ -207,6 +207,12 @@ impl SmallDisk {
         let mounted = mount.output().is_ok_and(|output| output.status.success());
         mounted.then_some(Self(path))
     }
+
+    fn enlarge(&self) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "remount,size=32m"]).arg(&self.0);
+        assert!(mount.status().expect("mount runs").success());
+    }
 }
 
 impl Drop for SmallDisk {
@@ -265,6 +271,28 @@ async fn on_a_full_disk_nothing_runs_and_replays_are_served() {
     for (call, first) in &seen {
         stage.assert_replays(call, first).await;
     }
+    // A restart finds the disk as full as before, twice: it serves what it has.
+    for number in 0..2 {
+        stage.gateway.signal("KILL").await;
+        stage.gateway.ended().await;
+        stage.restart().await;
+        let new = Call::payment(&format!("after {number}").replace(' ', "-"));
+        let refused = stage.send(&new).await;
+        refused.assert_problem(503, STORE_UNAVAILABLE);
+        assert_eq!(stage.effects(&new), 0);
+        for (call, first) in &seen {
+            stage.assert_replays(call, first).await;
+        }
+        stage.gateway.logged("the disk is full").await;
+    }
+    stage.gateway.signal("KILL").await;
+    stage.gateway.ended().await;
+    disk.enlarge();
+    stage.restart().await;
+    for (call, first) in &seen {
+        stage.assert_replays(call, first).await;
+    }
+    stage.send(&new).await.assert_executed(201);
     stage.gateway.signal("KILL").await;
     stage.gateway.ended().await;
     stage.finish();

@@ -153,3 +153,39 @@ async fn the_body_and_the_key_arrive_as_they_were_sent() {
         assert_eq!(request.header("content-length"), body.len().to_string());
     }
 }
+
+/// The version is of one connection: what an old upstream speaks is no business of the client.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_in_the_clients_own_version() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        let request = seen.request(&mut wire).await.expect("a request");
+        assert!(request.start.ends_with(" HTTP/1.1"), "{request:?}");
+        wire.send("HTTP/1.0 201 Created\r\ncontent-length: 4\r\n\r\npaid")
+            .await;
+        wire.finish().await;
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let mut kept = Wire::connect(gateway.address).await;
+    for (method, replayed) in [("POST", false), ("POST", true), ("PUT", false)] {
+        kept.send(format!(
+            "{method} /payments HTTP/1.1\r\nhost: api.test\r\nidempotency-key: k\r\n\
+             content-length: 2\r\n\r\n{{}}"
+        ))
+        .await;
+        let answer = kept.message().await.expect("an answer");
+        assert_eq!(answer.start, "HTTP/1.1 201 Created", "{method}");
+        assert_eq!(answer.header("idempotency-replayed") == "true", replayed);
+    }
+    for (key, method) in [("k", "POST"), ("new", "POST"), ("new", "PUT")] {
+        let mut old = Wire::connect(gateway.address).await;
+        old.send(format!(
+            "{method} /payments HTTP/1.0\r\nhost: api.test\r\nidempotency-key: {key}\r\n\
+             content-length: 2\r\n\r\n{{}}"
+        ))
+        .await;
+        let answer = old.message().await.expect("an answer");
+        assert_eq!(answer.start, "HTTP/1.0 201 Created", "{key} {method}");
+        assert!(old.rest().await.is_empty());
+    }
+}

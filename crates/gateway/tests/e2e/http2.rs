@@ -1,33 +1,48 @@
 //! HTTP/2 on either side, and what its errors prove.
 
+use std::future::Future;
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use onlyonce_conformance::http_suite::{Answer, same};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::kit::{
-    Act, Call, Frames, Gateway, IN_PROGRESS, Setup, Stage, UNKNOWN, UNREACHABLE, send_to, soon,
+    Act, Call, Frames, Gateway, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, send_to,
+    soon, until,
 };
+use crate::lost::OK;
 
 const REFUSED_STREAM: u32 = 7;
 
-type Sender = http2::SendRequest<Full<Bytes>>;
+pub(crate) type Sender = http2::SendRequest<Full<Bytes>>;
 
 /// A client that knows beforehand that the gateway speaks HTTP/2.
 async fn client(stage: &Stage) -> Sender {
     let socket = TcpStream::connect(stage.address())
         .await
         .expect("connected");
-    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
+    socket.set_nodelay(true).expect("an option");
+    over(socket).await
+}
+
+/// The same over a connection that is there.
+pub(crate) async fn over<I>(stream: I) -> Sender
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = shaken.expect("HTTP/2");
     tokio::spawn(connection);
     sender
 }
 
-async fn ask(sender: &Sender, call: &Call) -> Answer {
+pub(crate) async fn ask(sender: &Sender, call: &Call) -> Answer {
     let mut request = call.clone().without("host").request();
     let target = format!("http://api.test{}", call.target);
     *request.uri_mut() = target.parse().expect("a target");
@@ -99,24 +114,134 @@ async fn a_stream_that_is_reset_cancels_nothing() {
     stage.finish();
 }
 
-/// A flood of requests that are taken back at once must not use up the gateway.
+type Flood = h2::client::SendRequest<Bytes>;
+
+/// A connection for a flood of requests.
+async fn flooding(address: SocketAddr) -> (Flood, JoinHandle<()>) {
+    let socket = TcpStream::connect(address).await.expect("connected");
+    socket.set_nodelay(true).expect("an option");
+    let shaken = h2::client::handshake(socket).await;
+    let (client, connection) = shaken.expect("HTTP/2");
+    let ended = tokio::spawn(async move { drop(connection.await) });
+    (client, ended)
+}
+
+/// Sends this many requests, waits for `between`, and takes all of them back. `None` when the
+/// connection has ended.
+async fn ask_and_take_back(
+    client: Flood,
+    first: usize,
+    count: usize,
+    between: impl Future<Output = ()>,
+) -> Option<Flood> {
+    let (mut client, mut open) = (client, Vec::new());
+    for number in first..first + count {
+        client = client.ready().await.ok()?;
+        let request = http::Request::builder()
+            .method("POST")
+            .uri("http://api.test/payments")
+            .header("idempotency-key", format!("flood{number}"))
+            .header("x-test-hold", "flood")
+            .body(())
+            .expect("a request");
+        open.push(client.send_request(request, true).ok()?);
+    }
+    between.await;
+    for (answer, mut body) in open {
+        body.send_reset(h2::Reason::CANCEL);
+        drop(answer);
+    }
+    Some(client)
+}
+
+/// A flood of requests that are taken back at once: the connection is closed, and others are
+/// served meanwhile and afterwards.
 #[tokio::test(flavor = "multi_thread")]
-async fn rapid_resets_do_not_stop_others() {
+async fn a_flood_of_requests_that_are_taken_back_at_once_is_cut_off() {
+    const FLOOD: usize = 50_000;
+    let stage = Stage::start().await;
+    let (mut client, ended) = flooding(stage.address()).await;
+    let flood = tokio::spawn(async move {
+        for number in 0..FLOOD {
+            let yielded = tokio::task::yield_now();
+            match ask_and_take_back(client, number, 1, yielded).await {
+                Some(going_on) => client = going_on,
+                None => return number,
+            }
+        }
+        FLOOD
+    });
+    for number in 0..20 {
+        let decent = Call::payment(&format!("decent{number}"));
+        stage.send(&decent).await.assert_executed(201);
+    }
+    let sent = soon(flood).await.expect("the flood");
+    assert!(sent < FLOOD, "the whole flood was taken");
+    soon(ended).await.expect("the end");
+    println!("cut off after {sent} requests");
+    stage.upstream.open("flood");
+    stage
+        .send(&Call::payment("after"))
+        .await
+        .assert_executed(201);
+    stage.finish();
+}
+
+/// The same where each request has reached the upstream before it is taken back. Each costs a
+/// durable claim, so their number is limited: no more than were answered and 256, and what may be
+/// open at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_requests_that_are_taken_back_at_work_is_cut_off() {
+    const WAVE: usize = 64;
+    const WAVES: usize = 40;
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        while let Some(request) = seen.request(&mut wire).await {
+            if request.header("x-test-hold") == "flood" {
+                // Not answered.
+                wire.rest().await;
+            }
+            wire.send(OK).await;
+        }
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let (client, ended) = flooding(gateway.address).await;
+    let (mut client, mut sent) = (Some(client), 0);
+    while let Some(going_on) = client.take().filter(|_| sent < WAVE * WAVES) {
+        let all_arrived = until(|| {
+            let gone = ended.is_finished();
+            (gone || upstream.seen.all().len() >= sent + WAVE).then_some(())
+        });
+        client = ask_and_take_back(going_on, sent, WAVE, all_arrived).await;
+        sent += WAVE;
+    }
+    assert!(sent < WAVE * WAVES, "the whole flood was taken");
+    soon(ended).await.expect("the end");
+    println!("cut off after {sent} requests");
+    assert!(sent <= 256 + 2 * 256, "only after {sent}");
+    let decent = send_to(gateway.address, &Call::payment("decent")).await;
+    assert_eq!((decent.status.as_u16(), decent.is_replay()), (201, false));
+}
+
+/// Taking requests back is no crime: a client that also lets requests come to their answers keeps
+/// its connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_some_requests_back_keeps_its_connection() {
     let stage = Stage::start().await;
     let sender = client(&stage).await;
-    for number in 0..2_000 {
-        let mut request = Call::payment(&format!("k{number}"))
-            .without("host")
-            .request();
-        *request.uri_mut() = "http://api.test/payments".parse().expect("a target");
-        // Dropped unanswered: a reset.
-        drop(sender.clone().send_request(request));
-        if number % 100 == 0 {
-            tokio::task::yield_now().await;
-        }
+    for number in 0..600 {
+        let call = Call::payment(&format!("k{number}"));
+        let answer = ask(&sender, &call).await;
+        answer.assert_executed(201);
+        let (asking, left) = (
+            sender.clone(),
+            call.header("idempotency-key", &format!("left{number}")),
+        );
+        let task = tokio::spawn(async move { ask(&asking, &left).await });
+        tokio::task::yield_now().await;
+        task.abort();
     }
-    stage
-        .send(&Call::payment("decent"))
+    ask(&sender, &Call::payment("last"))
         .await
         .assert_executed(201);
     stage.finish();

@@ -9,11 +9,11 @@
 //! |---|---|
 //! | how a test talks to a gateway | `kit/` |
 //! | the contract of every guard | `suite.rs` |
-//! | clients: many, leaving, hostile, slow | `crowd.rs`, `leaving.rs`, `smuggling.rs`, `hostile.rs`, `slow.rs` |
+//! | clients: many, leaving, hostile, slow | `crowd.rs`, `leaving.rs`, `framing.rs`, `smuggling.rs`, `hostile.rs`, `slow.rs` |
 //! | upstreams: cut, lost, slow, early, HTTP/2, TLS | `cut.rs`, `lost.rs`, `early.rs`, `http2.rs`, `tls.rs` |
-//! | the process and its disk: signals, crashes, fsync, full | `signals.rs`, `disk.rs` |
+//! | the process, its clock and its disk: signals, crashes, fsync, full, a power cut | `signals.rs`, `clock.rs`, `disk.rs`, `power.rs` |
 //! | several gateways on one store, and stores that fail | `shared.rs` |
-//! | what is not guarded | `unguarded.rs`, `heads.rs` |
+//! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
 //! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
 #![allow(
     clippy::unwrap_used,
@@ -25,17 +25,21 @@
 )]
 
 mod callers;
+mod clock;
 mod crowd;
 mod cut;
 mod disk;
 mod early;
+mod framing;
 mod heads;
 mod hostile;
 mod http2;
 mod kit;
 mod leaving;
 mod lost;
+mod mismatch;
 mod operators;
+mod power;
 mod shared;
 mod signals;
 mod slow;

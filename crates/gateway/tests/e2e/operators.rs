@@ -61,6 +61,28 @@ async fn check_names_the_line_the_reason_and_the_fix() {
     }
 }
 
+/// Callers whom the API knows by a cookie are one caller to a gateway that looks elsewhere, and
+/// would get each other's answers: whoever checks a configuration is told so, and what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_warns_that_callers_without_authorization_share_their_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("onlyonce.toml");
+    for (source, warned) in [
+        ("", true),
+        ("[principal]\nsource = \"authorization\"\n", true),
+        ("[principal]\nsource = \"header:x-user\"\n", false),
+    ] {
+        let config = format!("[upstream]\nurls = [\"http://127.0.0.1:9\"]\n{source}");
+        std::fs::write(&file, config).expect("a file");
+        let output = binary(&["check", "--config", file.to_str().expect("text")]).await;
+        assert_eq!(output.status.code(), Some(0));
+        let report = text(&output.stdout);
+        for words in ["callers without `Authorization`", "cookie", "header:NAME"] {
+            assert_eq!(report.contains(words), warned, "{words:?} in {report}");
+        }
+    }
+}
+
 /// What is printed is a configuration file, and it means the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_printed_configuration_means_the_same() {

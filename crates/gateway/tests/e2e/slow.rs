@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::kit::{Call, Stage, Wire};
+use crate::kit::{Call, Scripted, Setup, Stage, Wire, until};
+use crate::lost::OK;
 
 const IMPATIENT: &str = "[limits]\nheader_timeout = \"300ms\"\nbody_timeout = \"300ms\"";
 
@@ -58,8 +59,9 @@ async fn a_body_that_does_not_come_is_given_up_and_frees_the_key() {
              idempotency-key: k\r\n{framing}\r\n\r\n5\r\n{{\"a\":"
         ))
         .await;
-        let status = wire.message().await.map_or(0, |answer| answer.status());
-        assert!([0, 400, 408].contains(&status), "{status}");
+        let answer = wire.message().await.expect("an answer");
+        assert_eq!(answer.status(), 408, "{framing}");
+        assert!(answer.text().contains("idempotency_payload_incomplete"));
         wire.rest().await;
         assert!(started.elapsed() < CLOSED_WITHIN, "{framing}");
     }
@@ -125,4 +127,117 @@ async fn connections_beyond_the_limit_wait_for_a_place() {
     drop(held);
     assert!(fifth.message().await.is_some());
     stage.finish();
+}
+
+/// A body that trickles keeps every pause short and never ends. Its whole time is limited: nothing
+/// is executed, and the key is as if never used.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_trickles_for_ever_is_given_up_and_frees_the_key() {
+    let stage = Stage::with("[limits]\nbody_total_timeout = \"600ms\"").await;
+    for framing in ["content-length: 100000", "transfer-encoding: chunked"] {
+        let mut wire = Wire::connect(stage.address()).await;
+        wire.send(format!(
+            "POST /payments HTTP/1.1\r\nhost: api.test\r\nauthorization: Bearer alice\r\n\
+             idempotency-key: k\r\n{framing}\r\n\r\n"
+        ))
+        .await;
+        let (started, mut answer) = (Instant::now(), None);
+        while answer.is_none() {
+            assert!(started.elapsed() < CLOSED_WITHIN, "{framing}: still read");
+            wire.send("1\r\nx\r\n").await;
+            answer = wire.message_within(Duration::from_millis(30)).await;
+        }
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), 408, "{framing}");
+        assert!(answer.text().contains("idempotency_payload_incomplete"));
+        wire.rest().await;
+    }
+    assert_eq!(stage.total(), 0);
+    // No row: another payload would be refused under a key that was used.
+    let other = Call::payment("k").body("{}");
+    stage.send(&other).await.assert_executed(201);
+    stage.finish();
+}
+
+/// A client keeps its connection for the next request. The limit on heads is none on the silence
+/// before them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_outlives_the_limit_of_a_head() {
+    let stage = Stage::with(IMPATIENT).await;
+    let mut wire = Wire::connect(stage.address()).await;
+    for _ in 0..3 {
+        wire.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").await;
+        assert!(wire.message().await.is_some(), "closed while idle");
+        // Three times the limit of a head, far below that of an idle connection.
+        tokio::time::sleep(Duration::from_millis(900)).await;
+    }
+    stage.finish();
+}
+
+/// It does not outlive its own limit, or idle connections would be all there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_is_closed_in_the_end() {
+    let stage = Stage::with("[limits]\nidle_timeout = \"400ms\"").await;
+    let mut wire = Wire::connect(stage.address()).await;
+    for _ in 0..2 {
+        wire.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").await;
+        assert!(wire.message().await.is_some());
+    }
+    let started = Instant::now();
+    assert!(wire.rest().await.is_empty());
+    assert!(started.elapsed() < CLOSED_WITHIN, "still open");
+    // Empty lines are no request.
+    let mut wire = Wire::connect(stage.address()).await;
+    wire.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").await;
+    assert!(wire.message().await.is_some());
+    let started = Instant::now();
+    while wire.send("\r\n").await {
+        assert!(started.elapsed() < CLOSED_WITHIN, "still open");
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    stage.finish();
+}
+
+/// A later head is under the same limit as the first one: all at once, or dripping.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_head_that_does_not_come_closes_the_connection() {
+    let stage = Stage::with(IMPATIENT).await;
+    for drip in ["", "x: 1\r\n"] {
+        let mut wire = Wire::connect(stage.address()).await;
+        wire.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").await;
+        assert!(wire.message().await.is_some());
+        let started = Instant::now();
+        wire.send("GET / HTTP/1.1\r\n").await;
+        while !drip.is_empty() && wire.send(drip).await {
+            assert!(started.elapsed() < CLOSED_WITHIN, "still open");
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        assert!(wire.rest().await.is_empty());
+        assert!(started.elapsed() < CLOSED_WITHIN, "{drip:?}");
+    }
+    stage.finish();
+}
+
+/// A request at work is not idle, however long it takes, and whatever its client sends meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_at_work_is_not_idle() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        while seen.request(&mut wire).await.is_some() {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            wire.send(OK).await;
+        }
+    })
+    .await;
+    let config = "[limits]\nidle_timeout = \"200ms\"\nheader_timeout = \"300ms\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    let (first, second) = (
+        "GET / HTTP/1.1\r\nhost: api.test\r\n\r\nGE",
+        "T / HTTP/1.1\r\nhost: api.test\r\n\r\n",
+    );
+    wire.send(first).await;
+    until(|| (!upstream.seen.all().is_empty()).then_some(())).await;
+    assert_eq!(wire.message().await.expect("an answer").status(), 201);
+    wire.send(second).await;
+    assert_eq!(wire.message().await.expect("an answer").status(), 201);
 }

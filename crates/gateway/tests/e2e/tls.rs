@@ -12,6 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::framing::{AMBIGUOUS, ambiguous};
+use crate::http2;
 use crate::kit::{Authority, Call, Setup, Stage, UNKNOWN, UNREACHABLE, call_over, send_to, soon};
 use crate::lost::OK;
 
@@ -223,5 +225,140 @@ async fn an_answer_that_ends_without_close_notify_is_unknown() {
             retry.assert_problem(409, UNKNOWN);
         }
         assert_eq!(requests.load(Ordering::SeqCst), 1);
+    }
+}
+
+fn speaking(authority: &Authority, protocols: &[&str]) -> ClientConfig {
+    let mut config = authority.client(None);
+    let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
+    config.alpn_protocols = protocols.collect();
+    config
+}
+
+/// Whoever offers both gets HTTP/2; whoever offers the old one gets that. The key is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_agree_on_http_2_or_http_1_1() {
+    let authority = Authority::new("ca");
+    let stage = stage(&authority, |_| String::new()).await;
+    let call = Call::payment("k");
+    let mut answers = Vec::new();
+    for (offered, agreed) in [
+        (&["h2", "http/1.1"][..], Some(&b"h2"[..])),
+        (&["http/1.1"], Some(b"http/1.1")),
+        (&["h2"], Some(b"h2")),
+        (&[], None),
+    ] {
+        let stream = connect(stage.address(), speaking(&authority, offered))
+            .await
+            .expect("TLS");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), agreed);
+        let answer = if agreed == Some(b"h2") {
+            let sender = http2::over(stream).await;
+            http2::ask(&sender, &call).await
+        } else {
+            soon(call_over(stream, &call)).await.expect("an answer")
+        };
+        stage.check(&call, &answer);
+        assert_eq!(answer.is_replay(), !answers.is_empty(), "{offered:?}");
+        answers.push(answer.body);
+    }
+    assert!(answers.iter().all(|body| *body == answers[0]));
+    assert_eq!(stage.total(), 1);
+    stage.finish();
+}
+
+/// Encryption hides an ambiguous request from everybody but the two ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn ambiguous_requests_over_tls_get_400() {
+    let authority = Authority::new("ca");
+    let stage = stage(&authority, |_| String::new()).await;
+    for offered in [&["http/1.1"][..], &["h2", "http/1.1"], &[]] {
+        for lines in AMBIGUOUS {
+            let config = speaking(&authority, offered);
+            let mut stream = connect(stage.address(), config).await.expect("TLS");
+            let request = ambiguous("POST /payments HTTP/1.1", lines, 1);
+            stream.write_all(request.as_bytes()).await.expect("sent");
+            let mut answer = Vec::new();
+            // The end may come without `close_notify`.
+            let _ = soon(stream.read_to_end(&mut answer)).await;
+            let answer = String::from_utf8_lossy(&answer);
+            // Also where HTTP/2 was agreed on: what is sent decides.
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{lines:?}: {answer}");
+            let answers = answer.matches("HTTP/1.1 ").count();
+            assert_eq!(answers, 1, "{lines:?}: {answer}");
+        }
+    }
+    assert_eq!(stage.total(), 0);
+    stage.finish();
+}
+
+/// An upstream that speaks HTTP/2 over TLS, if that is what was agreed on.
+async fn http2_upstream(authority: &Authority, protocols: &[&str]) -> (String, Arc<AtomicUsize>) {
+    let mut config = Arc::unwrap_or_clone(authority.issue("localhost").server());
+    let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
+    config.alpn_protocols = protocols.collect();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let (acceptor, count) = (acceptor.clone(), Arc::clone(&count));
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(socket).await else {
+                    return;
+                };
+                let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    assert_eq!(request.uri().scheme_str(), Some("https"));
+                    assert_eq!(request.uri().host(), Some("api.test"));
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let created = http::Response::builder().status(201).body(());
+                    let sent = respond.send_response(created.expect("an answer"), false);
+                    let paid = sent.and_then(|mut body| body.send_data("paid".into(), true));
+                    paid.expect("sent");
+                }
+            });
+        }
+    });
+    (format!("https://localhost:{port}"), requests)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_over_tls_is_asked_over_http_2() {
+    let authority = Authority::new("ca");
+    let (url, requests) = http2_upstream(&authority, &["h2", "http/1.1"]).await;
+    let setup = Setup::to(&url);
+    let trusted = setup.file("ca.pem", authority.pem());
+    let config = format!("[upstream]\nhttp2 = true\nca_file = {trusted:?}");
+    let gateway = setup.config(&config).start().await;
+    for (key, replayed) in [("a", false), ("a", true), ("b", false)] {
+        let answer = send_to(gateway.address, &Call::payment(key)).await;
+        let seen = (answer.status.as_u16(), &answer.body[..]);
+        assert_eq!(seen, (201, &b"paid"[..]), "{answer:?}");
+        assert_eq!(answer.is_replay(), replayed);
+    }
+    let unguarded = Call::new(http::Method::GET, "/");
+    let answer = send_to(gateway.address, &unguarded).await;
+    assert_eq!(&answer.body[..], b"paid");
+    assert_eq!(requests.load(Ordering::SeqCst), 3);
+}
+
+/// An upstream that does not agree to HTTP/2 is told nothing, so nothing was executed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_that_does_not_agree_to_http_2_gets_nothing() {
+    let authority = Authority::new("ca");
+    for protocols in [&["http/1.1"][..], &[]] {
+        let (url, requests) = http2_upstream(&authority, protocols).await;
+        let setup = Setup::to(&url);
+        let trusted = setup.file("ca.pem", authority.pem());
+        let config = format!("[upstream]\nhttp2 = true\nca_file = {trusted:?}");
+        let gateway = setup.config(&config).start().await;
+        for _ in 0..2 {
+            let answer = send_to(gateway.address, &Call::payment("k")).await;
+            answer.assert_problem(503, UNREACHABLE);
+        }
+        assert_eq!(requests.load(Ordering::SeqCst), 0);
     }
 }

@@ -76,8 +76,13 @@ pub(crate) fn completed(expires_at: u64, body_bytes: usize) -> Record {
 
 /// Completed with a body of zeros.
 pub(crate) fn zeros(body_bytes: usize) -> Record {
+    answered(&vec![0; body_bytes])
+}
+
+/// Completed with this body.
+pub(crate) fn answered(body: &[u8]) -> Record {
     record(State::Completed {
-        response: Response::Plain(StoredResponse::from_bytes(Bytes::from(vec![0; body_bytes]))),
+        response: Response::Plain(StoredResponse::from_bytes(Bytes::copy_from_slice(body))),
         expires_at: at(1 << 40),
     })
 }

@@ -7,11 +7,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::json::{Document, Node, Step, Token, Walk};
-use crate::{Purpose, Secret};
 
 use super::super::FingerprintPolicy;
-use super::FieldDigest;
-use super::sip::{self, Key};
+use super::sip::Key;
+use super::{FieldDigest, FieldKeys};
 
 /// What ends a name and begins an index in a hashed path.
 const NAME_END: u8 = 0xFF;
@@ -40,12 +39,11 @@ pub(super) struct Leaves<'d, 'a> {
 
 impl<'d, 'a> Leaves<'d, 'a> {
     pub(super) fn new(
-        secret: &Secret,
+        keys: &FieldKeys,
         policy: &'d FingerprintPolicy,
         document: &'d Document<'a>,
         holes: &'d [u32],
     ) -> Self {
-        let (tags, values) = sip::keys(&secret.hash(Purpose::Field).finish());
         let roots = if policy.includes().is_empty() {
             vec![(Vec::new(), document.root())]
         } else {
@@ -61,8 +59,8 @@ impl<'d, 'a> Leaves<'d, 'a> {
             holes,
             roots,
             walk: None,
-            tags,
-            values,
+            tags: keys.tags,
+            values: keys.values,
             path: Vec::with_capacity(8),
             name: Vec::with_capacity(64),
             is_past: false,

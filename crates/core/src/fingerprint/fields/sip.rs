@@ -2,7 +2,7 @@
 
 /// A 128-bit key.
 #[derive(Clone, Copy)]
-pub(super) struct Key(u64, u64);
+pub(in super::super) struct Key(u64, u64);
 
 /// Two independent keys, from the two halves of a digest.
 pub(super) fn keys(digest: &[u8; 32]) -> (Key, Key) {
@@ -17,7 +17,7 @@ pub(super) fn keys(digest: &[u8; 32]) -> (Key, Key) {
 
 impl Key {
     /// The low half of the hash of `kind`, spelled in eight bytes, and then `bytes`.
-    pub(super) fn short(self, kind: u8, bytes: &[u8]) -> [u8; 4] {
+    pub(in super::super) fn short(self, kind: u8, bytes: &[u8]) -> [u8; 4] {
         let mut state = State::new(self);
         state.absorb(u64::from(kind));
         let [a, b, c, d, ..] = state.finish(bytes, 8).to_le_bytes();

@@ -126,6 +126,13 @@ impl Wire {
         next.ok().flatten()
     }
 
+    /// The next message, if it comes within this time. What came of it is kept.
+    pub(crate) async fn message_within(&mut self, time: Duration) -> Option<Message> {
+        let _ = tokio::time::timeout(time, self.find(b"\r\n\r\n")).await;
+        let has_head = self.read.windows(4).any(|window| window == b"\r\n\r\n");
+        if has_head { self.message().await } else { None }
+    }
+
     /// Says that nothing more will be sent.
     pub(crate) async fn finish(&mut self) {
         // The other side may have reset meanwhile.

@@ -1,0 +1,323 @@
+//! A client's connection as hyper reads it: nothing ambiguous, and nobody who keeps it for nothing.
+//!
+//! [`Inbound`] follows the requests on their way in ([`Framing`]) and ends waits: for the rest of a
+//! head that has begun, and for the next request of a connection that has none. [`Talk`] is what it
+//! must know of the requests themselves; each of them is an [`Open`] until its answer was sent.
+
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Buf;
+use http_body::{Body, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::framing::{Framing, Phase, SPOILT};
+
+/// How many requests more than it let come to an answer a client may take back. As many as it may
+/// have open at once: a client that leaves takes all of them back.
+const RESETS_MAX: u64 = 256;
+
+/// What is known of the requests on one connection.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    began: Instant,
+    asked: AtomicU64,
+    /// Requests that have come to their end, and those of them that were taken back before.
+    ended: AtomicU64,
+    taken_back: AtomicU64,
+    /// When the last request ended, in milliseconds since the beginning.
+    last_end_ms: AtomicU64,
+    /// Whether the connection speaks another protocol by now.
+    switched: AtomicBool,
+    flooded: AtomicBool,
+}
+
+impl Talk {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            asked: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            taken_back: AtomicU64::new(0),
+            last_end_ms: AtomicU64::new(0),
+            switched: AtomicBool::new(false),
+            flooded: AtomicBool::new(false),
+        })
+    }
+
+    /// A request has come.
+    pub(crate) fn open(self: &Arc<Self>) -> Open {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Open {
+            talk: Arc::clone(self),
+            answered: false,
+        }
+    }
+
+    /// Whether any request has come.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the client has taken back too many requests.
+    fn is_flooded(&self) -> bool {
+        self.flooded.load(Ordering::Relaxed)
+    }
+
+    fn is_switched(&self) -> bool {
+        self.switched.load(Ordering::Acquire)
+    }
+
+    /// When the last request ended; `None` while one is open.
+    fn quiet_since(&self) -> Option<Instant> {
+        let ended = self.ended.load(Ordering::Acquire);
+        let quiet = self.asked.load(Ordering::Relaxed) == ended;
+        let last_end = Duration::from_millis(self.last_end_ms.load(Ordering::Relaxed));
+        quiet.then(|| self.began + last_end)
+    }
+
+    fn end(&self, answered: bool) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_end_ms.store(now, Ordering::Relaxed);
+        let ended = self.ended.fetch_add(1, Ordering::Release) + 1;
+        if answered {
+            return;
+        }
+        let taken_back = self.taken_back.fetch_add(1, Ordering::Relaxed) + 1;
+        if taken_back > ended.saturating_sub(taken_back).saturating_add(RESETS_MAX) {
+            self.flooded.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A request, until its answer was sent or nobody wants it any more.
+#[derive(Debug)]
+pub(crate) struct Open {
+    talk: Arc<Talk>,
+    answered: bool,
+}
+
+impl Open {
+    /// From now on the bytes are those of another protocol.
+    pub(crate) fn switch(&self) {
+        self.talk.switched.store(true, Ordering::Release);
+    }
+
+    /// An answer that keeps the request open until all of it was taken.
+    pub(crate) fn over<B: Body>(mut self, body: B) -> Answering<B> {
+        self.answered = body.is_end_stream();
+        Answering { body, open: self }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.talk.end(self.answered);
+    }
+}
+
+/// The body of an answer on its way out.
+pub(crate) struct Answering<B> {
+    body: B,
+    open: Open,
+}
+
+impl<B> Body for Answering<B>
+where
+    B: Body + Unpin,
+    B::Data: Buf,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        // An error is the upstream's doing: the client has not taken anything back.
+        if !matches!(frame, Some(Ok(_))) || self.body.is_end_stream() {
+            self.open.answered = true;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// How long a client may keep others waiting.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For a head, from its first byte.
+    pub(crate) head: Duration,
+    /// For the next request.
+    pub(crate) idle: Duration,
+}
+
+/// A connection from a client.
+pub(crate) struct Inbound<I> {
+    stream: I,
+    framing: Framing,
+    talk: Arc<Talk>,
+    patience: Patience,
+    /// When the head that is on its way began.
+    head_began: Instant,
+    /// How much of what follows a spoilt byte was given to hyper.
+    end_given: usize,
+    /// Made when there is something to wait for; set again only when it has gone off.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<I> Inbound<I> {
+    pub(crate) fn new(stream: I, talk: Arc<Talk>, patience: Patience) -> Self {
+        Self {
+            stream,
+            framing: Framing::new(),
+            head_began: talk.began,
+            end_given: 0,
+            talk,
+            patience,
+            timer: None,
+        }
+    }
+
+    /// Looks at what was read behind `before`, and spoils it where it is ambiguous.
+    fn look(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+        if self.framing.phase() == Phase::Over {
+            return;
+        }
+        if self.talk.is_switched() {
+            self.framing = Framing::other();
+            return;
+        }
+        let was = self.framing.phase();
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        if let Some(at) = self.framing.look(read) {
+            tracing::debug!("a request that can be read in two ways is refused");
+            if let Some(byte) = buffer.filled_mut().get_mut(before + at) {
+                *byte = SPOILT;
+            }
+            buffer.set_filled(before + at + 1);
+        }
+        if was != Phase::Head && self.framing.phase() == Phase::Head {
+            self.head_began = Instant::now();
+        }
+    }
+
+    /// What hyper reads after a spoilt byte.
+    fn end(&mut self, end: &[u8], buffer: &mut ReadBuf<'_>) {
+        let rest = end.get(self.end_given..).unwrap_or_default();
+        let some = rest.get(..buffer.remaining()).unwrap_or(rest);
+        buffer.put_slice(some);
+        self.end_given += some.len();
+    }
+
+    /// When the wait for the next byte ends, if it has an end, and whether it is for a head.
+    fn deadline(&self) -> Option<(Instant, bool)> {
+        if self.talk.is_switched() {
+            return None;
+        }
+        let quiet_since = self.talk.quiet_since()?;
+        match self.framing.phase() {
+            // hyper reads on while a request is answered: a head waits for that, too.
+            Phase::Head => Some((self.head_began.max(quiet_since) + self.patience.head, true)),
+            Phase::Between => Some((quiet_since + self.patience.idle, false)),
+            Phase::Body | Phase::Over => None,
+        }
+    }
+
+    /// Waits for the deadline. The end of a head that did not come is an error; of a connection
+    /// that nobody uses it is an end.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let Some((end, is_head)) = self.deadline() else {
+                return Poll::Pending;
+            };
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+            if timer.deadline() > end {
+                timer.as_mut().reset(end);
+            }
+            ready!(timer.as_mut().poll(context));
+            if Instant::now() < end {
+                // It was set for an earlier request.
+                timer.as_mut().reset(end);
+            } else if is_head {
+                let late = io::Error::new(io::ErrorKind::TimedOut, "the head did not come in time");
+                return Poll::Ready(Err(late));
+            } else {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Inbound<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(end) = self.framing.refusal() {
+            self.end(end, buffer);
+            return Poll::Ready(Ok(()));
+        }
+        if self.talk.is_flooded() {
+            tracing::warn!("a client took back too many requests; its connection is closed");
+            let flood = io::Error::new(io::ErrorKind::ConnectionAborted, "too many resets");
+            return Poll::Ready(Err(flood));
+        }
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.stream).poll_read(context, buffer) {
+            Poll::Ready(Ok(())) => {
+                self.look(buffer, before);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(error) => Poll::Ready(error),
+            Poll::Pending => self.poll_deadline(context),
+        }
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Inbound<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
