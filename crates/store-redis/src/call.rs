@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_store::StoreError;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::answer::Answer;
 use crate::dial::Link;
 use crate::failure::{Failure, NoServer, Then};
 use crate::keys::Shard;
@@ -66,7 +67,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Does it, within the time that an operation may take.
-    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Value, StoreError> {
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Answer, StoreError> {
         let deadline = Instant::now() + self.options.timeout;
         let mut route = Route::default();
         let mut pause = PAUSE_MIN;
@@ -119,7 +120,7 @@ impl Caller {
         call: &Call<'_>,
         route: &Route,
         deadline: Instant,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Answer, Failure> {
         let connecting = async {
             let node = match &route.ask {
                 Some(address) => self.topology.node(address),
@@ -156,7 +157,7 @@ impl Caller {
                 return Err(Failure::may_be_done(reason));
             }
         };
-        if let Value::ServerError(error) = &answer {
+        if let Answer::Error(error) = &answer {
             if error.code() == "READONLY" {
                 node.discard(&link);
             }
@@ -165,7 +166,7 @@ impl Caller {
         }
         match confirmed {
             Some(confirmed) => self
-                .check_confirmed(confirmed, node.address())
+                .check_confirmed(&confirmed, node.address())
                 .map(|()| answer),
             None => Ok(answer),
         }
@@ -186,7 +187,7 @@ impl Caller {
         route: &Route,
         waits: bool,
         link: &Link,
-    ) -> Result<(Value, Option<Value>), redis::RedisError> {
+    ) -> Result<(Answer, Option<Answer>), redis::RedisError> {
         let mut pipeline = Pipeline::new();
         if route.ask.is_some() {
             pipeline.cmd("ASKING");
@@ -199,18 +200,22 @@ impl Caller {
         }
         let answers = link.send_all(&pipeline).await?;
         let mut answers = answers.into_iter().skip(usize::from(route.ask.is_some()));
-        let answer = answers.next().unwrap_or(Value::Nil);
+        let answer = answers.next().unwrap_or(Answer::Nothing);
         Ok((answer, answers.next()))
     }
 
-    fn check_confirmed(&self, confirmed: Value, address: &Address) -> Result<(), Failure> {
+    fn check_confirmed(&self, confirmed: &Answer, address: &Address) -> Result<(), Failure> {
         let wanted = self.options.wait_replicas;
         let reason = match confirmed {
-            Value::Int(count) if count >= i64::from(wanted) => return Ok(()),
-            Value::Int(count) => {
+            Answer::Number(count) if *count >= i64::from(wanted) => return Ok(()),
+            Answer::Number(count) => {
                 format!("{count} of {wanted} replicas of {address} confirmed in time")
             }
-            other => format!("{address} answered WAIT with {other:?}"),
+            Answer::Nothing
+            | Answer::Bytes(_)
+            | Answer::List(_)
+            | Answer::Error(_)
+            | Answer::Other => confirmed.unexpected(),
         };
         Err(Failure::may_be_done(reason))
     }
@@ -226,7 +231,7 @@ impl Call<'_> {
             {
                 Failure::not_done(reason, Then::LookAgain)
             }
-            other => other,
+            Failure::NotDone { .. } | Failure::MayBeDone { .. } => failure,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
 use crate::OpenError;
+use crate::answer::Answer;
 use crate::failure::{NoServer, explain};
 use crate::options::{Address, Credentials, RedisOptions, Tls};
 
@@ -39,15 +40,20 @@ impl Link {
         self.is_open.load(Ordering::Acquire)
     }
 
-    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.connection.clone().send_packed_command(command).await
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Answer, RedisError> {
+        let mut connection = self.connection.clone();
+        connection
+            .send_packed_command(command)
+            .await
+            .map(Answer::from)
     }
 
     /// Sends commands in one piece. Nobody else's command gets between them.
-    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Answer>, RedisError> {
         let count = commands.len();
         let mut connection = self.connection.clone();
-        connection.send_packed_commands(commands, 0, count).await
+        let answers = connection.send_packed_commands(commands, 0, count).await?;
+        Ok(answers.into_iter().map(Answer::from).collect())
     }
 }
 
@@ -117,18 +123,16 @@ impl Dialer {
                 }
             }
         };
-        match tokio::time::timeout(patience, connecting).await {
-            Ok(connected) => connected,
-            Err(_) => {
-                let hint = if self.tls.is_some() {
-                    ": is this its port for TLS, as rediss:// says?"
-                } else {
-                    ""
-                };
-                let reason = format!("{address} does not answer within {patience:?}{hint}");
-                Err(NoServer::silent(reason))
-            }
-        }
+        let connected = tokio::time::timeout(patience, connecting).await;
+        connected.unwrap_or_else(|_| {
+            let hint = if self.tls.is_some() {
+                ": is this its port for TLS, as rediss:// says?"
+            } else {
+                ""
+            };
+            let reason = format!("{address} does not answer within {patience:?}{hint}");
+            Err(NoServer::silent(reason))
+        })
     }
 }
 

@@ -6,12 +6,12 @@
 use futures_util::future::try_join_all;
 use onlyonce_core::{RecordId, Timestamp};
 use onlyonce_store::StoreError;
-use redis::Value;
 
+use crate::answer::Answer;
 use crate::call::{Call, What};
 use crate::keys::{SHARDS, Shard, hex};
 use crate::scripts;
-use crate::store::{Inner, unexpected};
+use crate::store::Inner;
 
 /// More at once than any sweep wants; keeps one script short.
 const LIMIT_MAX: usize = 100_000;
@@ -30,7 +30,7 @@ struct Entry {
 }
 
 /// What one shard gave.
-struct Answer {
+struct Found {
     shard: Shard,
     entries: Vec<Entry>,
     /// Whether it may have more than it was asked for.
@@ -59,7 +59,7 @@ pub(crate) async fn due(
     Ok(earliest.into_iter().map(|entry| entry.id).collect())
 }
 
-impl Answer {
+impl Found {
     /// Whether what it has left could come before the last one taken.
     fn may_have_earlier(&self, cut: Option<Entry>) -> bool {
         let last = self.entries.last();
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-fn earliest(answers: &[Answer], limit: usize) -> Vec<Entry> {
+fn earliest(answers: &[Found], limit: usize) -> Vec<Entry> {
     let mut all: Vec<_> = answers
         .iter()
         .flat_map(|answer| &answer.entries)
@@ -84,13 +84,13 @@ async fn ask(
     shard: Shard,
     now: Timestamp,
     limit: usize,
-) -> Result<Answer, StoreError> {
+) -> Result<Found, StoreError> {
     for round in 1.. {
         let (entries, gone, asked) = ask_once(inner, shard, now, limit).await?;
         let has_more = asked == limit;
         tidy(inner, shard, &gone).await;
         if gone.is_empty() || !has_more || round == TIDY_ROUNDS_MAX {
-            return Ok(Answer {
+            return Ok(Found {
                 shard,
                 entries,
                 has_more,
@@ -120,16 +120,16 @@ async fn ask_once(
         confirmed: false,
         may_ask: false,
     };
-    let Value::Array(parts) = inner.caller.call(&call).await? else {
-        return Err(StoreError::unavailable(unexpected(&Value::Nil)));
-    };
+    let answer = inner.caller.call(&call).await?;
+    let wrong = || StoreError::unavailable(answer.unexpected());
+    let parts = answer.list().ok_or_else(wrong)?;
     let (mut entries, mut gone) = (Vec::new(), Vec::new());
     for part in parts.chunks_exact(3) {
         let [id, score, there] = part else { continue };
         let (Some(id), Some(score)) = (read_id(id), read_score(score)) else {
-            return Err(StoreError::unavailable(unexpected(id)));
+            return Err(wrong());
         };
-        if matches!(there, Value::Int(1)) {
+        if matches!(there, Answer::Number(1)) {
             entries.push(Entry { score, id });
         } else {
             gone.push(id);
@@ -161,17 +161,10 @@ pub(crate) async fn tidy(inner: &Inner, shard: Shard, gone: &[RecordId]) {
     }
 }
 
-pub(crate) fn read_id(value: &Value) -> Option<RecordId> {
-    let Value::BulkString(bytes) = value else {
-        return None;
-    };
-    RecordId::from_hex(std::str::from_utf8(bytes).ok()?)
+pub(crate) fn read_id(answer: &Answer) -> Option<RecordId> {
+    RecordId::from_hex(&answer.text()?)
 }
 
-fn read_score(value: &Value) -> Option<f64> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
-        Value::Double(score) => Some(*score),
-        _ => None,
-    }
+fn read_score(answer: &Answer) -> Option<f64> {
+    answer.text()?.parse().ok()
 }

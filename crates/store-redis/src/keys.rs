@@ -4,8 +4,6 @@
 //! are the ids in order. All keys of a shard share a hash tag, `{0}` to `{63}`, and with it a hash
 //! slot: a script may touch a row and its indexes together, also in a cluster.
 
-use std::fmt::Write as _;
-
 use onlyonce_core::RecordId;
 
 /// How many shards there are. Part of the stored format. Enough that the largest clusters share
@@ -17,6 +15,9 @@ pub(crate) const FORMAT: &str = "1";
 
 /// The hash slots of a cluster.
 const SLOTS: u16 = 16_384;
+
+/// An id in hexadecimal digits.
+const ID_CHARS: usize = 64;
 
 /// One of the parts that rows are spread over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +75,7 @@ impl Keys {
 
     pub(crate) fn row(&self, id: &RecordId) -> String {
         let mut key = self.rows(Shard::of(id));
+        key.reserve(ID_CHARS);
         push_hex(&mut key, id);
         key
     }
@@ -113,15 +115,16 @@ impl Keys {
 
 /// An id as it stands in keys and indexes.
 pub(crate) fn hex(id: &RecordId) -> String {
-    let mut text = String::with_capacity(64);
+    let mut text = String::with_capacity(ID_CHARS);
     push_hex(&mut text, id);
     text
 }
 
 fn push_hex(text: &mut String, id: &RecordId) {
     for byte in id.as_bytes() {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
+        let digit = |half: u8| char::from_digit(half.into(), 16);
+        text.extend(digit(byte >> 4));
+        text.extend(digit(byte & 0x0f));
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `keys` | what everything is called, and which hash slot it is in |
 //! | `lua/`, `scripts` | what runs inside the server |
 //! | `row` | the bytes of a row; versions |
+//! | `answer` | what a server answers |
 //! | `dial`, `node` | connections: made, shared, let go, made again |
 //! | `settings` | what a server would lose, and what is refused |
 //! | `topology` | which server is the primary |
@@ -26,6 +27,7 @@
 //! | `due`, `list` | the indexes, over all shards |
 //! | `store` | the handle |
 
+mod answer;
 mod call;
 mod dial;
 mod due;

@@ -2,14 +2,14 @@
 
 use onlyonce_core::RecordId;
 use onlyonce_store::{Cursor, Filter, Listed, Page, StoreError};
-use redis::Value;
 
+use crate::answer::Answer;
 use crate::call::{Call, What};
 use crate::due::{read_id, tidy};
 use crate::keys::{Shard, hex};
 use crate::row;
 use crate::scripts;
-use crate::store::{Inner, unexpected};
+use crate::store::Inner;
 
 /// How many rows are read at once: answers can be large, and most are not shown when a filter is
 /// set.
@@ -100,23 +100,21 @@ async fn read(
         may_ask: false,
     };
     let answer = inner.caller.call(&call).await?;
-    let wrong = || StoreError::unavailable(unexpected(&Value::Nil));
-    let Value::Array(parts) = answer else {
-        return Err(wrong());
-    };
-    let mut parts = parts.into_iter();
+    let wrong = || StoreError::unavailable(Answer::Other.unexpected());
+    let mut parts = answer.into_list().ok_or_else(wrong)?.into_iter();
     let mut piece = Piece {
         rows: Vec::new(),
         gone: Vec::new(),
         last_id: None,
-        is_last: matches!(parts.next(), Some(Value::Int(1))),
+        is_last: matches!(parts.next(), Some(Answer::Number(1))),
     };
     while let Some((id, row)) = parts.next().zip(parts.next()) {
         let id = read_id(&id).ok_or_else(wrong)?;
         piece.last_id = Some(id);
-        match row {
-            Value::BulkString(bytes) => piece.rows.push((id, bytes)),
-            _ => piece.gone.push(id),
+        if let Answer::Bytes(bytes) = row {
+            piece.rows.push((id, bytes));
+        } else {
+            piece.gone.push(id);
         }
     }
     Ok(piece)

@@ -110,13 +110,11 @@ impl Node {
     async fn connect(&self, dialer: &Dialer, options: &RedisOptions) -> Result<Link, NoServer> {
         let link = dialer.dial(&self.address).await?;
         let asking = Settings::ask(&link, &self.address);
-        let settings = match tokio::time::timeout(options.connect_timeout, asking).await {
-            Ok(settings) => settings?,
-            Err(_) => {
-                let reason = format!("{} does not answer", self.address);
-                return Err(NoServer::silent(reason));
-            }
-        };
+        let settings = tokio::time::timeout(options.connect_timeout, asking).await;
+        let settings = settings.unwrap_or_else(|_| {
+            let reason = format!("{} does not answer", self.address);
+            Err(NoServer::silent(reason))
+        })?;
         let judgement = settings.judge(&self.address, options);
         let judgement = judgement.map_err(NoServer::unusable)?;
         let mut known = lock(&self.judgement);

@@ -1,9 +1,9 @@
 //! The start: every primary is connected to, looked at and tried out before anything relies on it.
 
 use onlyonce_store::StoreError;
-use redis::Value;
 
 use crate::OpenError;
+use crate::answer::Answer;
 use crate::call::{Call, What};
 use crate::failure::NoServer;
 use crate::keys::{FORMAT, Shard};
@@ -72,7 +72,7 @@ async fn look(
     script: &'static Script,
     key: &str,
     arguments: &[&str],
-) -> Result<Value, StoreError> {
+) -> Result<Answer, StoreError> {
     let arguments: Vec<_> = arguments.iter().map(|text| text.as_bytes()).collect();
     let call = Call {
         shard,
@@ -97,10 +97,11 @@ async fn check_format(inner: &Inner) -> Result<(), OpenError> {
 }
 
 fn refused(error: StoreError) -> OpenError {
-    OpenError::Refused(match error {
-        StoreError::Unavailable { reason } | StoreError::Ambiguous { reason } => reason.into(),
-        other => other.to_string(),
-    })
+    if let StoreError::Unavailable { reason } | StoreError::Ambiguous { reason } = error {
+        OpenError::Refused(reason.into())
+    } else {
+        OpenError::Refused(error.to_string())
+    }
 }
 
 fn no_server(why: NoServer) -> OpenError {

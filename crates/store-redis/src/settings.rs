@@ -4,8 +4,9 @@
 
 use std::collections::HashMap;
 
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 
+use crate::answer::Answer;
 use crate::dial::Link;
 use crate::failure::{NoServer, explain};
 use crate::options::{Address, Layout, RedisOptions};
@@ -50,11 +51,10 @@ impl Settings {
         let answers = answers.map_err(|error| NoServer::silent(format!("{address}: {error}")))?;
         let mut answers = answers.into_iter();
         let info = match answers.next() {
-            Some(Value::ServerError(error)) => return Err(NoServer::of_answer(&error, address)),
-            Some(value) => lines(&text(value)),
-            None => HashMap::new(),
+            Some(Answer::Error(error)) => return Err(NoServer::of_answer(&error, address)),
+            info => lines(&info.and_then(|info| info.text()).unwrap_or_default()),
         };
-        let config = answers.map(pair).collect::<Option<_>>();
+        let config = answers.map(|answer| pair(&answer)).collect::<Option<_>>();
         Ok(Self { info, config })
     }
 
@@ -193,24 +193,11 @@ fn lines(text: &str) -> HashMap<String, String> {
 }
 
 /// The name and value of one setting; `None` when the server refused to tell.
-fn pair(answer: Value) -> Option<(String, String)> {
-    match answer {
-        Value::Array(parts) => {
-            let mut parts = parts.into_iter().map(text);
-            Some((
-                parts.next().unwrap_or_default(),
-                parts.next().unwrap_or_default(),
-            ))
-        }
-        _ => None,
-    }
-}
-
-fn text(value: Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
-        _ => String::new(),
+fn pair(answer: &Answer) -> Option<(String, String)> {
+    match answer.list()? {
+        [name, value] => Some((name.text()?, value.text()?)),
+        // A setting that this server does not have.
+        _ => Some((String::new(), String::new())),
     }
 }
 

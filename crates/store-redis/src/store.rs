@@ -7,8 +7,8 @@ use onlyonce_core::{Record, RecordId, Timestamp};
 use onlyonce_store::{
     Cursor, Filter, ListStore, Page, Row, Store, StoreError, StoreProfile, Swap, Version,
 };
-use redis::Value;
 
+use crate::answer::Answer;
 use crate::call::{Call, Caller, What};
 use crate::dial::Dialer;
 use crate::keys::{Keys, Shard, hex};
@@ -97,10 +97,12 @@ impl Inner {
             .swap_row(shard, &names, expected, &value, &hex(id), next)
             .await?;
         match answer {
-            Value::Int(_) => Ok(Swap::Won(version)),
-            Value::Nil => Ok(Swap::Lost(None)),
-            Value::BulkString(bytes) => row::decode(id, bytes).map(|row| Swap::Lost(Some(row))),
-            other => Err(StoreError::ambiguous(unexpected(&other))),
+            Answer::Number(_) => Ok(Swap::Won(version)),
+            Answer::Nothing => Ok(Swap::Lost(None)),
+            Answer::Bytes(bytes) => row::decode(id, bytes).map(|row| Swap::Lost(Some(row))),
+            other @ (Answer::List(_) | Answer::Error(_) | Answer::Other) => {
+                Err(StoreError::ambiguous(other.unexpected()))
+            }
         }
     }
 
@@ -113,12 +115,10 @@ impl Inner {
         value: &[u8],
         member: &str,
         next: Option<&Record>,
-    ) -> Result<Value, StoreError> {
-        let mark = self.keys.mark(shard);
+    ) -> Result<Answer, StoreError> {
+        let mark = self.waits().then(|| self.keys.mark(shard));
         let mut keys = vec![row.as_bytes(), due.as_bytes(), ids.as_bytes()];
-        if self.waits() {
-            keys.push(mark.as_bytes());
-        }
+        keys.extend(mark.as_ref().map(String::as_bytes));
         let expected = expected.map(row::version_bytes);
         let expected = expected.as_ref().map_or(&[][..], |version| version);
         let (deadline, grace) = self.deadline(next);
@@ -176,19 +176,19 @@ impl Inner {
             may_ask: true,
         };
         match self.caller.call(&call).await? {
-            Value::Nil => Ok(None),
-            Value::BulkString(bytes) => row::decode(id, bytes).map(Some),
-            other => Err(StoreError::unavailable(unexpected(&other))),
+            Answer::Nothing => Ok(None),
+            Answer::Bytes(bytes) => row::decode(id, bytes).map(Some),
+            other @ (Answer::Number(_) | Answer::List(_) | Answer::Error(_) | Answer::Other) => {
+                Err(StoreError::unavailable(other.unexpected()))
+            }
         }
     }
 
     /// The value that was kept first under a key of the first shard.
     pub(crate) async fn keep(&self, key: &str, candidate: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let mark = self.keys.mark(Shard::FIRST);
+        let mark = self.waits().then(|| self.keys.mark(Shard::FIRST));
         let mut keys = vec![key.as_bytes()];
-        if self.waits() {
-            keys.push(mark.as_bytes());
-        }
+        keys.extend(mark.as_ref().map(String::as_bytes));
         let call = Call {
             shard: Shard::FIRST,
             what: What::Script(&scripts::KEEP, &keys, &[candidate]),
@@ -196,9 +196,11 @@ impl Inner {
             confirmed: true,
             may_ask: true,
         };
-        match self.caller.call(&call).await? {
-            Value::BulkString(bytes) => Ok(bytes),
-            other => Err(StoreError::unavailable(unexpected(&other))),
+        let answer = self.caller.call(&call).await?;
+        if let Answer::Bytes(bytes) = answer {
+            Ok(bytes)
+        } else {
+            Err(StoreError::unavailable(answer.unexpected()))
         }
     }
 
@@ -212,27 +214,11 @@ impl Inner {
             may_ask: true,
         };
         let answer = self.caller.call(&call).await?;
-        let millis = match &answer {
-            Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-            _ => None,
-        };
-        let millis = millis.and_then(|millis| millis.parse().ok());
+        let millis = answer.text().and_then(|millis| millis.parse().ok());
         millis
             .map(Timestamp::from_millis)
-            .ok_or_else(|| StoreError::unavailable(unexpected(&answer)))
+            .ok_or_else(|| StoreError::unavailable(answer.unexpected()))
     }
-}
-
-/// An answer that no script gives.
-pub(crate) fn unexpected(answer: &Value) -> String {
-    let kind = match answer {
-        Value::Nil => "nothing",
-        Value::Int(_) => "a number",
-        Value::BulkString(_) | Value::SimpleString(_) => "a string",
-        Value::Array(_) => "a list",
-        _ => "something else",
-    };
-    format!("the server answered {kind}, which is not what was asked for")
 }
 
 impl Store for RedisStore {

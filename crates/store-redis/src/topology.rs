@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use redis::{Cmd, Value};
+use redis::Cmd;
 
+use crate::answer::Answer;
 use crate::dial::{Dialer, Link};
 use crate::failure::NoServer;
 use crate::keys::{SHARDS, Shard};
@@ -146,15 +147,12 @@ impl Topology {
         let mut question = redis::cmd("SENTINEL");
         question.arg("get-master-addr-by-name").arg(service);
         let asked = self.options.servers.clone();
-        self.ask_any(asked, &question, |answer, asked| match answer {
-            Value::Array(parts) => match parts.as_slice() {
-                [host, port] => {
-                    let address = address(host, port, asked)?;
-                    Some(every_shard(Some(&address)))
-                }
-                _ => None,
-            },
-            _ => None,
+        self.ask_any(asked, &question, |answer, asked| {
+            let [host, port] = answer.list()? else {
+                return None;
+            };
+            let address = address(host, port, asked)?;
+            Some(every_shard(Some(&address)))
         })
         .await
         .map_err(|why| {
@@ -187,7 +185,7 @@ impl Topology {
         &self,
         servers: Vec<Address>,
         question: &Cmd,
-        read: impl Fn(&Value, &Address) -> Option<T>,
+        read: impl Fn(&Answer, &Address) -> Option<T>,
     ) -> Result<T, Option<NoServer>> {
         let mut answers: FuturesUnordered<_> = servers
             .into_iter()
@@ -207,25 +205,25 @@ impl Topology {
         Err(first)
     }
 
-    async fn ask(&self, server: Address, question: &Cmd) -> Result<(Value, Address), NoServer> {
+    async fn ask(&self, server: Address, question: &Cmd) -> Result<(Answer, Address), NoServer> {
         let asking = async {
             let link = match self.options.layout {
                 Layout::Sentinel { .. } => self.dialer.dial_sentinel(&server).await?,
                 Layout::Single | Layout::Cluster => self.dialer.dial(&server).await?,
             };
             let answer = link.send(question).await;
-            match answer.map_err(|error| NoServer::silent(format!("{server}: {error}")))? {
-                Value::ServerError(error) => Err(NoServer::of_answer(&error, &server)),
-                answer => Ok(answer),
+            let answer = answer.map_err(|error| NoServer::silent(format!("{server}: {error}")))?;
+            if let Answer::Error(error) = &answer {
+                return Err(NoServer::of_answer(error, &server));
             }
+            Ok(answer)
         };
-        match tokio::time::timeout(ASK_TIMEOUT, asking).await {
-            Ok(answer) => answer.map(|answer| (answer, server)),
-            Err(_) => {
-                let reason = format!("{server} does not answer within {ASK_TIMEOUT:?}");
-                Err(NoServer::silent(reason))
-            }
-        }
+        let answer = tokio::time::timeout(ASK_TIMEOUT, asking).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let reason = format!("{server} does not answer within {ASK_TIMEOUT:?}");
+            Err(NoServer::silent(reason))
+        })?;
+        Ok((answer, server))
     }
 }
 
@@ -242,25 +240,13 @@ fn every_shard(server: Option<&Address>) -> HashMap<usize, Address> {
 }
 
 /// Reads `CLUSTER SLOTS`: ranges of slots, each with its primary first.
-fn primaries(answer: &Value, asked: &Address) -> Option<HashMap<usize, Address>> {
-    let Value::Array(ranges) = answer else {
-        return None;
-    };
+fn primaries(answer: &Answer, asked: &Address) -> Option<HashMap<usize, Address>> {
     let mut found = HashMap::new();
-    for range in ranges {
-        let Value::Array(parts) = range else {
+    for range in answer.list()? {
+        let [Answer::Number(first), Answer::Number(last), primary, ..] = range.list()? else {
             return None;
         };
-        let [
-            Value::Int(first),
-            Value::Int(last),
-            Value::Array(primary),
-            ..,
-        ] = parts.as_slice()
-        else {
-            return None;
-        };
-        let [host, port, ..] = primary.as_slice() else {
+        let [host, port, ..] = primary.list()? else {
             return None;
         };
         let primary = address(host, port, asked)?;
@@ -275,17 +261,11 @@ fn primaries(answer: &Value, asked: &Address) -> Option<HashMap<usize, Address>>
     (!found.is_empty()).then_some(found)
 }
 
-fn address(host: &Value, port: &Value, asked: &Address) -> Option<Address> {
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    };
-    let host = text(host).filter(|host| !host.is_empty() && host != "?");
+fn address(host: &Answer, port: &Answer, asked: &Address) -> Option<Address> {
+    let host = host.text().filter(|host| !host.is_empty() && host != "?");
     Some(Address {
         // A node that does not know its own name is where it was asked.
         host: host.unwrap_or_else(|| asked.host.clone()),
-        port: text(port)?.parse().ok()?,
+        port: port.text()?.parse().ok()?,
     })
 }

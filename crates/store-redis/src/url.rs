@@ -51,7 +51,7 @@ pub(crate) fn parse(url: &str) -> Parsed<RedisOptions> {
     options.servers = servers;
     options.credentials = credentials;
     options.tls = tls;
-    (options.layout, options.database) = read_path(layout, path)?;
+    (options.layout, options.database) = read_path(&layout, path)?;
     read_query(&mut options, query)?;
     Ok(options)
 }
@@ -108,7 +108,7 @@ fn address(text: &str, default_port: u16) -> Parsed<Address> {
     })
 }
 
-fn read_path(layout: Layout, path: &str) -> Parsed<(Layout, u16)> {
+fn read_path(layout: &Layout, path: &str) -> Parsed<(Layout, u16)> {
     let database = |text: &str| match text {
         "" => Ok(0),
         text => number(text, "the database number after the /"),

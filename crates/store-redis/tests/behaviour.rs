@@ -1,4 +1,10 @@
 //! What is particular to this store: round trips, the server's own expiry, its clock, races.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 mod common;
 
@@ -135,11 +141,11 @@ async fn only_settled_rows_are_left_to_the_servers_expiry() {
 
 fn key(number: u64) -> String {
     let id = id(number);
-    let hex: String = id
-        .as_bytes()
-        .iter()
+    let bytes = id.as_bytes().iter();
+    let hex = bytes
         .map(|byte| format!("{byte:02x}"))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     format!("onlyonce:{{{}}}:r:{hex}", id.as_bytes()[0] / 4)
 }
 

@@ -1,4 +1,10 @@
 //! A real cluster of three primaries and three replicas.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

@@ -1,4 +1,10 @@
 //! Servers that are killed, frozen, cut off and emptied of scripts.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

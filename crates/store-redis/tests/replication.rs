@@ -1,5 +1,11 @@
 //! Failovers. What the documentation promises is what happens: with `wait` an acknowledged claim
 //! is there afterwards; without it, it can be lost.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 mod common;
 
@@ -15,6 +21,9 @@ use onlyonce_conformance::servers::redis::{RedisSentinels, RedisServer};
 use onlyonce_conformance::suite::samples::id;
 use onlyonce_store::{Store, StoreError};
 
+/// Where a confirmation must come, however busy the machine is.
+const PATIENTLY: &str = "wait=1&wait_timeout_ms=30000&timeout_ms=40000";
+
 /// A primary, and a replica whose stream from it can be cut.
 async fn pair() -> (RedisServer, RedisServer, FaultProxy) {
     let primary = RedisServer::start();
@@ -25,11 +34,13 @@ async fn pair() -> (RedisServer, RedisServer, FaultProxy) {
         replica.until_in_step();
         replica
     });
-    (primary, replica.await.expect("a replica"), proxy)
+    let replica = replica.await.expect("a replica");
+    primary.until_confirmed();
+    (primary, replica, proxy)
 }
 
 /// The replica is behind and becomes the primary.
-async fn fail_over(primary: &mut RedisServer, replica: &RedisServer) {
+fn fail_over(primary: &mut RedisServer, replica: &RedisServer) {
     primary.kill();
     replica.promote();
 }
@@ -37,12 +48,12 @@ async fn fail_over(primary: &mut RedisServer, replica: &RedisServer) {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_wait_an_acknowledged_claim_survives_a_failover() {
     let (mut primary, replica, _proxy) = pair().await;
-    let store = open(&format!("{}?wait=1", primary.url())).await;
+    let store = open(&format!("{}?{PATIENTLY}", primary.url())).await;
     let mut acknowledged = HashMap::new();
     for number in 0..100 {
         acknowledged.insert(number, claim(&store, number).await.expect("a claim"));
     }
-    fail_over(&mut primary, &replica).await;
+    fail_over(&mut primary, &replica);
     let promoted = open(&replica.url()).await;
     for (number, version) in acknowledged {
         let row = promoted.load(&id(number)).await.expect("a load");
@@ -64,7 +75,7 @@ async fn with_wait_a_claim_that_the_replica_lacks_is_not_acknowledged() {
     // Nor is anybody shown what may be lost.
     let shown = store.load(&id(2)).await.expect_err("nobody confirms it");
     assert!(!shown.may_have_written(), "{shown}");
-    fail_over(&mut primary, &replica).await;
+    fail_over(&mut primary, &replica);
     let promoted = open(&replica.url()).await;
     assert!(promoted.load(&id(1)).await.expect("a load").is_some());
     assert_eq!(promoted.load(&id(2)).await, Ok(None));
@@ -78,11 +89,11 @@ async fn without_wait_a_failover_can_lose_an_acknowledged_claim() {
     let store = open(&primary.url()).await;
     assert!(store.warnings()[0].contains("a failover can lose acknowledged claims"));
     claim(&store, 1).await.expect("a claim");
-    let waiting = open(&format!("{}?wait=1", primary.url())).await;
+    let waiting = open(&format!("{}?{PATIENTLY}", primary.url())).await;
     waiting.load(&id(1)).await.expect("the replica has it");
     proxy.set(Plan::to_client(Fault::Blackhole)).await;
     let lost = claim(&store, 2).await.expect("acknowledged");
-    fail_over(&mut primary, &replica).await;
+    fail_over(&mut primary, &replica);
     let promoted = open(&replica.url()).await;
     assert!(promoted.load(&id(1)).await.expect("a load").is_some());
     assert_eq!(

@@ -1,4 +1,10 @@
 //! What is refused at the start, with a line that names what to change; and what is allowed.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

@@ -1,4 +1,10 @@
 //! TLS, an ACL user with only the permissions that are documented, and a database number.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 mod common;
 

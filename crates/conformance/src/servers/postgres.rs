@@ -1,7 +1,7 @@
-//! A PostgreSQL server, from Debian's package.
+//! A `PostgreSQL` server, from Debian's package.
 //!
 //! `initdb` takes seconds, so its result is kept in cargo's target folder and copied for every
-//! server. PostgreSQL refuses to run as root; a test that does so starts it as the user that the
+//! server. `PostgreSQL` refuses to run as root; a test that does so starts it as the user that the
 //! package brings, or as nobody.
 
 use std::ffi::OsStr;
@@ -277,11 +277,14 @@ fn make_template(folder: &Path) {
     }
 }
 
-/// Cargo's target folder, which has a tag in it; or else the folder for temporary files.
+/// Cargo's target folder, if a test of cargo's is what runs; or else that for temporary files.
 fn target_folder() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
-    let tagged = |folder: &&Path| folder.join("CACHEDIR.TAG").exists();
-    let target = program.ancestors().find(tagged);
+    // target/PROFILE/deps/NAME
+    let is_test = program
+        .parent()
+        .is_some_and(|folder| folder.ends_with("deps"));
+    let target = program.ancestors().nth(3).filter(|_| is_test);
     target.map_or_else(std::env::temp_dir, Path::to_path_buf)
 }
 

@@ -73,6 +73,7 @@ impl RedisServer {
         all.extend(settings);
         let replica = Self::with(&all);
         replica.until_in_step();
+        primary.until_confirmed();
         replica
     }
 
@@ -143,11 +144,10 @@ impl RedisServer {
     #[must_use]
     pub fn info(&self, name: &str) -> Option<String> {
         let all = self.cli(&["INFO", "everything"]);
-        let line = all.lines().find_map(|line| {
+        all.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
             (found == name).then(|| value.trim().to_owned())
-        });
-        line
+        })
     }
 
     /// Waits until a replica has everything that its primary had.
@@ -155,6 +155,13 @@ impl RedisServer {
         until("the replica is in step", || {
             self.info("master_link_status").as_deref() == Some("up")
                 && self.info("master_sync_in_progress").as_deref() == Some("0")
+        });
+    }
+
+    /// Waits until a replica confirms what this primary has.
+    pub fn until_confirmed(&self) {
+        until("a replica confirms", || {
+            self.cli(&["WAIT", "1", "1000"]) != "0"
         });
     }
 
@@ -458,6 +465,9 @@ impl RedisCluster {
         }
         for replica in self.nodes.iter().skip(primaries) {
             replica.until_in_step();
+        }
+        for primary in self.nodes.iter().take(primaries) {
+            primary.until_confirmed();
         }
         self.until_whole();
     }

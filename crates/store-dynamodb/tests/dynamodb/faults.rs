@@ -6,7 +6,7 @@ use onlyonce_conformance::FaultProxy;
 use onlyonce_conformance::fault_proxy::{Fault, Plan};
 use onlyonce_conformance::suite::samples::{at, completed, executing, id};
 use onlyonce_conformance::suite::{lost, won};
-use onlyonce_store::{Filter, ListStore, Store, StoreError};
+use onlyonce_store::{Filter, ListStore, Store, StoreError, Swap};
 use onlyonce_store_dynamodb::DynamoStore;
 
 use crate::front::{Act, Front, error};
@@ -16,8 +16,8 @@ use crate::kit::Table;
 async fn hurried(table: &Table, front: &Front) -> DynamoStore {
     let mut options = table.options.clone();
     options.endpoint = Some(format!("http://{}", front.address));
-    options.deadline = Duration::from_millis(300);
-    options.request_timeout = Duration::from_millis(200);
+    options.deadline = Duration::from_secs(1);
+    options.request_timeout = Duration::from_millis(500);
     DynamoStore::open(&options).await.unwrap()
 }
 
@@ -162,17 +162,17 @@ async fn silence_is_bounded() {
 async fn a_server_that_stood_still_is_used_again() {
     let table = Table::new().await;
     let mut options = table.options.clone();
-    options.request_timeout = Duration::from_millis(200);
+    options.request_timeout = Duration::from_secs(1);
     let store = DynamoStore::open(&options).await.unwrap();
     let claim = executing(1, at(5_000));
-    table.server.process.signal("STOP");
+    table.stop_server().await;
     let error = store.swap(&id(1), None, Some(&claim)).await.unwrap_err();
     assert!(error.may_have_written(), "{error}");
     table.server.process.signal("CONT");
     // The write may still be on its way; whoever claims now wins or meets it.
-    match store.swap(&id(1), None, Some(&claim)).await {
-        Ok(_) => {}
-        Err(error) => panic!("{error}"),
+    let swap = store.swap(&id(1), None, Some(&claim)).await.unwrap();
+    if let Swap::Lost(row) = swap {
+        assert_eq!(row.unwrap().record, claim);
     }
     assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, claim);
 }

@@ -64,6 +64,26 @@ impl Table {
         assert!(reached.is_ok(), "never {count} items {prefix}");
     }
 
+    /// Stops the server, and returns when every thread of it stands still.
+    pub async fn stop_server(&self) {
+        let process = &self.server.process;
+        process.signal("STOP");
+        let threads = format!("/proc/{}/task", process.pid());
+        let stands_still = || {
+            let mut threads = std::fs::read_dir(&threads).unwrap();
+            threads.all(|thread| {
+                let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+                stat.is_ok_and(|stat| stat.contains(") T "))
+            })
+        };
+        let stopped = async {
+            while !stands_still() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, stopped).await.is_ok());
+    }
+
     /// Deletes an item as DynamoDB does when its end has passed.
     pub async fn delete(&self, item: &Item) {
         let delete = self.client().delete_item().table_name(&self.options.table);

@@ -89,10 +89,10 @@ impl<T: Send + Sync + 'static> Harness for Server<T> {
 
 /// The milliseconds until which a row's lease runs; counts how often it was renewed.
 pub fn lease_ms(row: &Row) -> u64 {
-    match row.record.state {
-        State::Executing { lease_until } => lease_until.as_millis(),
-        _ => panic!("a row that only this test writes"),
-    }
+    let State::Executing { lease_until } = row.record.state else {
+        panic!("a row that only this test writes");
+    };
+    lease_until.as_millis()
 }
 
 /// What the writers of a race saw.

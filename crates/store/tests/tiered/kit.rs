@@ -33,7 +33,9 @@ impl Asked {
     /// Waits until so many loads have begun.
     pub async fn until_loads(&self, loads: u64) {
         let mut begun = self.loads.subscribe();
-        begun.wait_for(|begun| *begun >= loads).await.unwrap();
+        let begun = begun.wait_for(|begun| *begun >= loads);
+        let begun = tokio::time::timeout(Duration::from_secs(30), begun).await;
+        begun.expect("a load begins").unwrap();
     }
 }
 

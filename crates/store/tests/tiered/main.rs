@@ -1,6 +1,7 @@
 //! A cache in front of a durable store changes no answer, and saves reads.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     missing_docs,
     unreachable_pub,
