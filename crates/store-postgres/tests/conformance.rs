@@ -1,4 +1,4 @@
-//! The suite that every store passes, on a real server: directly, and behind `BoxStore`.
+//! The suite that every store passes, on a real server.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,7 +10,7 @@
 mod common;
 
 use onlyonce_conformance::servers::postgres::Postgres;
-use onlyonce_conformance::{Harness, boxed, store_suite};
+use onlyonce_conformance::{Harness, store_suite};
 use onlyonce_store_postgres::PostgresStore;
 
 #[derive(Debug, Clone)]
@@ -31,12 +31,4 @@ impl Harness for OnPostgres {
     }
 }
 
-mod directly {
-    use super::*;
-    store_suite!(OnPostgres);
-}
-
-mod behind_a_box {
-    use super::*;
-    store_suite!(boxed(OnPostgres));
-}
+store_suite!(OnPostgres);

@@ -186,7 +186,7 @@ impl Setup {
         command
             .env("DATABASE_URL", self.server.url())
             .env("PORT", port.to_string());
-        let log = self.app.folder.join(format!("log-{}", std::process::id()));
+        let log = self.app.folder.join("log");
         let ready = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
         Process::start(&mut command, "nodejs", &log, ready)
     }
