@@ -54,8 +54,10 @@ async function handle(pool, request, response) {
     const { status, headers, body } = await pay(pool, execution, payment);
     response.writeHead(status, [...headers.flat(), "Content-Length", body.length]).end(body);
   } catch (error) {
-    // 23514: the check of the amount. Rolled back, and the gateway forgets the key (422).
-    response.writeHead(error.code === "23514" ? 422 : 500).end(`${error.message}\n`);
+    // 23514: the check of the amount. Rolled back, and the gateway forgets the key (422). After
+    // any other failure the client may try again (503): if the commit did happen after all, the
+    // key is completed, and the retry gets the committed answer.
+    response.writeHead(error.code === "23514" ? 422 : 503).end(`${error.message}\n`);
   }
 }
 

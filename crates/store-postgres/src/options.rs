@@ -42,9 +42,10 @@ pub struct PostgresOptions {
     /// How many connections there are at most. Default: 4, of which one reads; more made no more
     /// of the batches, see `docs/decisions`.
     pub pool: usize,
-    /// How long making a connection may take. Default: 5 s.
+    /// How long making a connection may take. Default: 3 s.
     pub connect_timeout: Duration,
-    /// How long the server may work on one statement. Default: 5 s. Whoever hears nothing for
+    /// How long the server may work on one statement. Default: 4 s, below the 5 s after which the
+    /// engine gives up, so that the store still says what it knows. Whoever hears nothing for
     /// longer gives the connection up.
     pub statement_timeout: Duration,
     /// How long a batch waits for a row that somebody else has locked, before its swaps go on one
@@ -93,8 +94,8 @@ impl PostgresOptions {
             sslrootcert: None,
             schema: "public".into(),
             pool: 4,
-            connect_timeout: Duration::from_secs(5),
-            statement_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(3),
+            statement_timeout: Duration::from_secs(4),
             lock_timeout: Duration::from_millis(25),
             allow_unsafe: false,
             batch_swaps_max: 128,

@@ -18,6 +18,9 @@ use crate::options::{PostgresOptions, SslMode};
 use crate::tls::{self, Check, Tls};
 use crate::{OpenError, migrate};
 
+/// What `onlyonce_swap` takes: an array for each column, and the record's version.
+const SWAP_ARGUMENTS: usize = 27;
+
 /// `gen_random_uuid` came with 13.
 const SERVER_VERSION_MIN: u32 = 130_000;
 
@@ -204,7 +207,9 @@ impl Connector {
 
     async fn prepare(&self, link: Link) -> Result<Session, OpenError> {
         let present = NAMES.replace(", ", ", (present).");
-        let arguments: Vec<_> = (1..=26).map(|number| format!("${number}")).collect();
+        let arguments: Vec<_> = (1..=SWAP_ARGUMENTS)
+            .map(|number| format!("${number}"))
+            .collect();
         let swap = format!(
             "SELECT slot, won, (present).{present} FROM onlyonce_swap({})",
             arguments.join(", ")

@@ -146,8 +146,11 @@ pub(crate) fn explain(code: &str, detail: &str, from: &Address) -> String {
         "LOADING" => format!("{from} is still loading its data"),
         "CLUSTERDOWN" => format!("the cluster of {from} is down: {detail}"),
         "TRYAGAIN" => format!("a slot is being moved away from or to {from}"),
-        // How a script is told that one of its commands or keys is not permitted.
-        "ERR" if detail.contains("The user executing the script") => {
+        // How Redis and Valkey tell a script that one of its commands or keys is not permitted.
+        "ERR"
+            if detail.contains("The user executing the script")
+                || detail.contains("ACL failure in script") =>
+        {
             explain("NOPERM", detail, from)
         }
         "ERR" if detail.contains("DB index") => {

@@ -58,9 +58,18 @@ impl Node {
         &self.address
     }
 
-    /// What was found at the last connection.
-    pub(crate) fn judgement(&self) -> Option<Judgement> {
-        lock(&self.judgement).clone()
+    /// Whether its settings, as found at the last connection, lose nothing in a crash.
+    pub(crate) fn is_durable(&self) -> bool {
+        let found = lock(&self.judgement);
+        found.as_ref().is_none_or(|found| found.is_durable)
+    }
+
+    /// What an operator should know, as found at the last connection.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let found = lock(&self.judgement);
+        found
+            .as_ref()
+            .map_or_else(Vec::new, |found| found.warnings.clone())
     }
 
     /// A connection, by turns.

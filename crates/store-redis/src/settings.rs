@@ -11,8 +11,9 @@ use crate::dial::Link;
 use crate::failure::{NoServer, explain};
 use crate::options::{Address, Layout, RedisOptions};
 
-/// The oldest server that has what the scripts use (`GETEX`, `SET … PXAT`).
-const VERSION_MIN: (u16, u16) = (6, 2);
+/// The oldest server that gives an error from inside a script under its own code. Before, a
+/// replica's `READONLY` could not be told from an error after a write.
+const VERSION_MIN: (u16, u16) = (7, 0);
 
 /// What is asked with `CONFIG GET`, one by one, as servers before 7.0 want it.
 const ASKED: [&str; 4] = [
@@ -207,10 +208,10 @@ mod tests {
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        for version in ["6.2.0", "6.10", "7.0.15", "10.0.0"] {
+        for version in ["7.0.0", "7.0.15", "7.10", "10.0.0"] {
             assert!(is_new_enough(version), "{version}");
         }
-        for version in ["6.0.16", "5.9", "", "x"] {
+        for version in ["6.2.14", "5.9", "", "x"] {
             assert!(!is_new_enough(version), "{version}");
         }
     }

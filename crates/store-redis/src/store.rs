@@ -57,19 +57,11 @@ impl RedisStore {
     /// claims, each with the option that allows it. Found anew at every connection.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let judgements = self.inner.judgements();
-        judgements
-            .flat_map(|judgement| judgement.warnings)
-            .collect()
+        self.inner.caller.topology.warnings()
     }
 }
 
 impl Inner {
-    fn judgements(&self) -> impl Iterator<Item = crate::settings::Judgement> {
-        let nodes = self.caller.topology.nodes().into_iter();
-        nodes.filter_map(|node| node.judgement())
-    }
-
     /// Whether answers wait for replicas.
     pub(crate) fn waits(&self) -> bool {
         self.caller.options.wait_replicas > 0
@@ -225,7 +217,7 @@ impl Store for RedisStore {
     fn profile(&self) -> StoreProfile {
         StoreProfile {
             name: "redis",
-            durable: self.inner.judgements().all(|judged| judged.is_durable),
+            durable: self.inner.caller.topology.is_durable(),
             shared: true,
             // A claim that writes first needs one round trip, also when it loses.
             cheap_reads: false,

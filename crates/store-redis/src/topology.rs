@@ -135,12 +135,18 @@ impl Topology {
         node.link(&self.dialer, &self.options).await
     }
 
-    /// Every server that is talked to.
-    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+    /// Whether an acknowledged write survives a crash of whichever server took it.
+    pub(crate) fn is_durable(&self) -> bool {
         let known = lock(&self.known);
-        let mut nodes: Vec<_> = known.nodes.values().cloned().collect();
-        nodes.sort_unstable_by(|a, b| a.address().cmp(b.address()));
-        nodes
+        known.nodes.values().all(|node| node.is_durable())
+    }
+
+    /// What an operator should know about the servers.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let known = lock(&self.known);
+        let mut warnings: Vec<_> = known.nodes.values().flat_map(|n| n.warnings()).collect();
+        warnings.sort_unstable();
+        warnings
     }
 
     async fn ask_sentinels(&self, service: &str) -> Result<HashMap<usize, Address>, NoServer> {

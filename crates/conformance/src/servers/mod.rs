@@ -2,6 +2,10 @@
 //!
 //! Each is ended, by its process id, when its value is dropped. A test that cannot start one
 //! fails and names the package that brings it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long a real server may take is real time"
+)]
 
 pub mod dynamodb;
 pub mod postgres;

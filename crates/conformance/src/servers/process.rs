@@ -46,7 +46,6 @@ impl Process {
             child,
             log: log.into(),
         };
-        #[expect(clippy::disallowed_methods, reason = "how long a real process takes")]
         let started = Instant::now();
         while !ready() {
             if let Some(status) = server.child.try_wait().expect("a child") {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use onlyonce_conformance::http_suite::{Answer, Target, Upstream, same, serve};
 use onlyonce_conformance::servers::dynamodb::DynamoDb;
-use onlyonce_conformance::servers::postgres::Postgres;
+use onlyonce_conformance::servers::postgres::{self as pg, Postgres, PostgresOptions};
 use onlyonce_conformance::servers::redis::{RedisCluster, RedisServer};
 use tokio::task::JoinSet;
 
 use crate::kit::{
-    Call, Gateway, IN_PROGRESS, STORE_UNAVAILABLE, Setup, Stage, UNKNOWN, binary, send_to, soon,
+    Call, Gateway, IN_PROGRESS, STORE_UNAVAILABLE, Scripted, Setup, Stage, UNKNOWN, binary,
+    send_to, soon, try_send_to, until,
 };
 
 /// A server that gateways share.
@@ -32,7 +33,11 @@ trait Mortal: Server {
 
 impl Server for Postgres {
     fn start() -> Self {
-        Self::start()
+        // A gateway refuses a server that would lose acknowledged claims.
+        Self::with(&PostgresOptions {
+            fsync: true,
+            ..PostgresOptions::default()
+        })
     }
 
     fn url(&self) -> String {
@@ -334,6 +339,54 @@ async fn copied_keys_are_replayed_from_the_other_store<S: Server>() {
         assert_eq!(stage.effects(call), 1);
     }
     stage.finish();
+}
+
+/// Runs a statement as an application of its own would.
+fn query(server: &Postgres, statement: &str) {
+    let mut psql = std::process::Command::new(pg::binary("psql"));
+    psql.args([&server.url(), "-v", "ON_ERROR_STOP=1", "-c", statement]);
+    let output = psql.output().expect("psql");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// An application that commits its answer with its effect, and whose gateway then dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_application_committed_in_its_own_transaction_is_replayed() {
+    let server = ready::<Postgres>().await;
+    let app = Scripted::start(|mut wire, seen| async move {
+        seen.request(&mut wire).await;
+        // It never answers: the gateway dies first.
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let setup = Setup::new(app.address).store(&server.url());
+    let mut gateway = setup.start().await;
+    let call = Call::payment("committed").header("onlyonce-execution", "v1.forged");
+    let (address, asking) = (gateway.address, call.clone());
+    let first = tokio::spawn(async move { try_send_to(address, &asking).await });
+    let seen = until(|| app.seen.all().first().cloned()).await;
+    let tokens = seen.lines("onlyonce-execution");
+    let [token] = tokens.as_slice() else {
+        panic!("one token, and not the client's: {tokens:?}");
+    };
+    assert!(
+        token.starts_with("v1.") && !token.contains("forged"),
+        "{token}"
+    );
+    let headers = "{\"content-type\": \"text/plain\"}";
+    query(
+        &server,
+        &format!("SELECT onlyonce_complete('{token}', 201, '{headers}', 'paid'::bytea)"),
+    );
+    gateway.signal("KILL").await;
+    gateway.ended().await;
+    assert!(soon(first).await.expect("a client").is_err(), "no answer");
+    let gateway = setup.start().await;
+    let retry = send_to(gateway.address, &call).await;
+    assert_eq!(retry.status, StatusCode::CREATED, "{retry:?}");
+    assert!(retry.is_replay());
+    assert_eq!(&retry.body[..], b"paid");
+    assert_eq!(app.seen.all().len(), 1, "it was asked once");
 }
 
 /// Each scenario as a test of its own, on one backend.
