@@ -15,6 +15,8 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
+use bytes::Bytes;
+
 use crate::command::{Claim, Command, Decision, Next, Resolution, Verdict};
 use crate::fence::Fence;
 use crate::policy::{Expiry, Policy, Reuse, Upstream};
@@ -412,8 +414,11 @@ impl Rules<'_> {
     /// be large.
     fn put(&self, record: &Record, state: State) -> Next {
         // Nobody asks about a known outcome, and what a memo says need not be kept for longer.
-        let is_open = !state.kind().is_settled();
-        let memo = is_open.then(|| record.memo.clone()).unwrap_or_default();
+        let memo = if state.kind().is_settled() {
+            Bytes::new()
+        } else {
+            record.memo.clone()
+        };
         Next::Put(Box::new(Record {
             fingerprint: record.fingerprint,
             fields: record.fields.clone(),

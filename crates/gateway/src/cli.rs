@@ -49,8 +49,8 @@ pub(crate) struct ServeArgs {
     /// Where operators connect [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
-    /// Where keys are kept: embedded:DIR, postgres://…, redis://…, redis-cluster://…,
-    /// dynamodb://TABLE or memory: [default: embedded:./onlyonce-data]
+    /// Where keys are kept: `embedded:DIR`, `postgres://…`, `redis://…`, `redis-cluster://…`,
+    /// `dynamodb://TABLE` or `memory:` [default: `embedded:./onlyonce-data`]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Make or update the store's tables first

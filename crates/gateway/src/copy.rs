@@ -96,7 +96,9 @@ fn cursor(text: &str) -> Result<Cursor, String> {
 async fn open(flag: &str, url: &StoreUrl) -> Result<BoxStore, String> {
     let folder = match url {
         StoreUrl::Embedded(folder) => folder.as_path(),
-        _ => Path::new(""),
+        StoreUrl::Memory | StoreUrl::Postgres(_) | StoreUrl::Redis(_) | StoreUrl::Dynamo(_) => {
+            Path::new("")
+        }
     };
     let opened = store::open(url, &EmbeddedOptions::new(folder), Cache::default()).await;
     Ok(opened.map_err(|error| format!("{flag}: {error}"))?.store)

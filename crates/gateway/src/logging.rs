@@ -77,9 +77,12 @@ impl Visit for PlainVisitor<'_> {
         let is_plain = value
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && byte != b'"');
-        let written = written.and_then(|()| match is_plain {
-            true => self.writer.write_str(value),
-            false => write!(self.writer, "{value:?}"),
+        let written = written.and_then(|()| {
+            if is_plain {
+                self.writer.write_str(value)
+            } else {
+                write!(self.writer, "{value:?}")
+            }
         });
         self.result = self.result.and(written);
     }

@@ -108,6 +108,7 @@ pub(crate) async fn call(sim: Sim, node: usize, engine: SimEngine, planned: Plan
             route: TABLES.route.clone(),
             principal: PrincipalDigest::default(),
             wait: planned.wait_ms.map(std::time::Duration::from_millis),
+            memo: bytes::Bytes::new(),
         };
         (request, asked)
     };

@@ -28,7 +28,7 @@ fn library() -> String {
 }
 
 /// A gateway whose clock is off by what its file says, now and whenever that changes.
-fn with_clock(setup: Setup, offset: &str) -> Setup {
+pub(crate) fn with_clock(setup: Setup, offset: &str) -> Setup {
     let file = setup.file("clock", offset);
     let settings = [
         format!("LD_PRELOAD={}", library()),

@@ -12,6 +12,7 @@ use onlyonce_conformance::servers::postgres::{self as pg, Postgres, PostgresOpti
 use onlyonce_conformance::servers::redis::{RedisCluster, RedisServer};
 use tokio::task::JoinSet;
 
+use crate::clock::with_clock;
 use crate::kit::{
     Call, Gateway, IN_PROGRESS, STORE_UNAVAILABLE, Scripted, Setup, Stage, UNKNOWN, binary,
     send_to, soon, try_send_to, until,
@@ -220,6 +221,43 @@ async fn waiting_ends_when_another_gateway_is_done<S: Server>() {
     fleet.stage.finish();
 }
 
+/// Gateways whose machines are an hour ahead and behind: the store's clock decides.
+async fn wrong_clocks_change_nothing<S: Server>() {
+    let server = ready::<S>().await;
+    let upstream = Upstream::new();
+    let address = serve(upstream.clone()).await;
+    let setup = || {
+        let setup = Setup::new(address).store(&server.url());
+        setup.config("retention = \"30m\"\nlease = \"2s\"\n[engine]\nsweep_every = \"100ms\"\n")
+    };
+    let stage = Stage::of(upstream, setup()).await;
+    let ahead = with_clock(setup(), "+1h").start().await;
+    let behind = with_clock(setup(), "-1h").start().await;
+    let all = [stage.address(), ahead.address, behind.address];
+    for (number, executor) in all.into_iter().enumerate() {
+        let call = Call::payment(&format!("done-{number}"));
+        let first = send_to(executor, &call).await;
+        stage.check(&call, &first);
+        for address in all {
+            let retry = send_to(address, &call).await;
+            assert!(retry.is_replay(), "{retry:?}");
+            same(&first, &retry);
+        }
+    }
+    let call = Call::payment("held");
+    let first = stage.hold(&call, "gate").await;
+    for address in all {
+        let answer = send_to(address, &call).await;
+        assert_eq!(answer.code(), IN_PROGRESS, "{answer:?}");
+    }
+    stage.upstream.open("gate");
+    let first = first.await.expect("a client").expect("an answer");
+    for address in all {
+        same(&first, &send_to(address, &call).await);
+    }
+    stage.finish();
+}
+
 /// A gateway that dies at work leaves an unknown outcome, which no other gateway executes again.
 async fn the_work_of_a_killed_gateway_is_unknown_and_never_done_again<S: Server>() {
     let config = "lease = \"1s\"\n[upstream]\nresponse_timeout = \"500ms\"\n\
@@ -408,6 +446,7 @@ mod postgres {
         a_storm_over_three_gateways_has_one_effect,
         waiting_ends_when_another_gateway_is_done,
         the_work_of_a_killed_gateway_is_unknown_and_never_done_again,
+        wrong_clocks_change_nothing,
         an_outage_refuses_guarded_requests_only_and_ends_by_itself,
         a_frozen_store_is_refused_in_bounded_time,
         copied_keys_are_replayed_from_the_other_store,
@@ -423,6 +462,7 @@ mod redis {
         a_storm_over_three_gateways_has_one_effect,
         waiting_ends_when_another_gateway_is_done,
         the_work_of_a_killed_gateway_is_unknown_and_never_done_again,
+        wrong_clocks_change_nothing,
         an_outage_refuses_guarded_requests_only_and_ends_by_itself,
         a_frozen_store_is_refused_in_bounded_time,
         copied_keys_are_replayed_from_the_other_store,
@@ -438,6 +478,7 @@ mod redis_cluster {
         a_storm_over_three_gateways_has_one_effect,
         waiting_ends_when_another_gateway_is_done,
         the_work_of_a_killed_gateway_is_unknown_and_never_done_again,
+        wrong_clocks_change_nothing,
     );
 }
 
@@ -448,6 +489,7 @@ mod dynamodb {
         a_storm_over_three_gateways_has_one_effect,
         waiting_ends_when_another_gateway_is_done,
         the_work_of_a_killed_gateway_is_unknown_and_never_done_again,
+        wrong_clocks_change_nothing,
         copied_keys_are_replayed_from_the_other_store,
     );
 
