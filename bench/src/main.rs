@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p onlyonce-bench -- store    the embedded store, the raw disk, Redis
+//! cargo run --release -p onlyonce-bench -- stores   PostgreSQL, Redis, DynamoDB beside their limits
 //! cargo run --release -p onlyonce-bench -- size     memory and reopening at a million records
 //! cargo run --release -p onlyonce-bench -- rules    step, fingerprint and codec, per call
 //! cargo run --release -p onlyonce-bench -- gateway  the gateway beside proxies and the usual recipe
@@ -26,15 +27,20 @@ mod redis;
 mod rules;
 mod size;
 mod store;
+mod stores;
 
 const USAGE: &str = "\
 Usage: onlyonce-bench store [--rounds N] [--seconds N]
+       onlyonce-bench stores [--rounds N] [--seconds N] [--rows N]
        onlyonce-bench size  [--records N]
        onlyonce-bench rules
        onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N] [--only NAME]
 
 store  claim+complete pairs and replay reads per second, durable, at 1, 64 and 256 callers,
        beside the raw append+fdatasync limit of the same disk and Redis with appendfsync always
+stores claims, completions and replays per second of the stores on PostgreSQL, Redis and
+       DynamoDB (a test server) with 64 callers, beside pgbench and redis-benchmark; their round
+       trips; and the cost when many rows are stored (200,000; try --rows 2000000)
 size   memory per record, disk per record and reopening time at a million records
 rules  nanoseconds and allocations per call of the pure parts
 gateway  requests per second, latency, processor time and memory of the gateway beside nginx,
@@ -56,6 +62,11 @@ fn main() {
     let port = |name: &str| u16::try_from(option(name, 0)).unwrap();
     match arguments.first().map(String::as_str) {
         Some("store") => store::run(option("--rounds", 3), option("--seconds", 2)),
+        Some("stores") => stores::run(&stores::Options {
+            rounds: option("--rounds", 3),
+            seconds: option("--seconds", 3),
+            rows: option("--rows", 200_000),
+        }),
         Some("size") => size::run(option("--records", 1_000_000)),
         Some("rules") => rules::run(),
         Some("gateway") => gateway::run(gateway::Options {

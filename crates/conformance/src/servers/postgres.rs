@@ -103,10 +103,16 @@ impl Postgres {
         let Some(mut process) = self.process.take() else {
             return;
         };
+        // Stopped first, or it might start another child that would not be killed.
+        process.signal("STOP");
         let children = children(process.pid());
         process.kill();
-        for child in children {
-            signal("KILL", child);
+        for child in &children {
+            signal("KILL", *child);
+        }
+        // A new server refuses to start while one of them is there.
+        while !children.iter().all(|child| has_ended(*child)) {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -352,16 +358,15 @@ fn signal(name: &str, pid: u32) {
         .output();
 }
 
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name in parentheses; Z has ended and is not yet waited for.
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+    state.is_empty() || state.starts_with('Z')
+}
+
 fn wait_for_the_end_of(process: Process) {
-    let entry = PathBuf::from(format!("/proc/{}/stat", process.pid()));
-    let ended = || {
-        let stat = fs::read_to_string(&entry).unwrap_or_default();
-        // The state follows the name in parentheses; Z has ended and is not yet waited for.
-        stat.rsplit(')')
-            .next()
-            .is_none_or(|rest| rest.trim_start().starts_with('Z') || rest.is_empty())
-    };
-    while !ended() {
+    while !has_ended(process.pid()) {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(process);

@@ -83,7 +83,7 @@ impl Process {
             let stat = std::fs::read_to_string(&path).unwrap_or_default();
             // The state follows the name, which is in parentheses and may contain anything.
             stat.rsplit_once(')')
-                .is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+                .is_none_or(|(_, rest)| rest.trim_start().starts_with(['T', 'Z', 'X']))
         };
         while !is_stopped() {
             std::thread::sleep(LOOK_EVERY);
