@@ -17,7 +17,7 @@
 //! |---|---|
 //! | [`history`] | calls and answers, as they were seen |
 //! | [`steps`] | the same with versions replaced by the writes that they stand for |
-//! | [`check`] | the search for an order |
+//! | [`check()`] | the search for an order |
 //! | [`recorder`] | a store's handle that writes down what it is asked |
 //! | [`workers`] | who asks, and what |
 //! | [`trouble`] | what goes wrong meanwhile |
