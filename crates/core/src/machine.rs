@@ -401,7 +401,7 @@ impl Rules<'_> {
                 lease_until: self.lease_end(),
             },
             created_at: earlier.map_or(self.now, |earlier| earlier.created_at),
-            updated_at: self.now,
+            updated_at: earlier.map_or(self.now, |earlier| self.now.max(earlier.updated_at)),
             route: claim.route.clone(),
             principal: claim.principal,
             response_schema: self.policy.response_schema(),
@@ -426,7 +426,8 @@ impl Rules<'_> {
             attempt: record.attempt,
             state,
             created_at: record.created_at,
-            updated_at: self.now,
+            // Two instances may judge the store's time differently; a row's own never goes back.
+            updated_at: self.now.max(record.updated_at),
             route: record.route.clone(),
             principal: record.principal,
             response_schema: record.response_schema,

@@ -198,6 +198,12 @@ impl Copy {
                 Ok(Swap::Lost(there)) => expected = there.map(|there| there.version),
                 Err(error) if error.may_have_written() => {
                     let there = self.to.load(id).await.map_err(writing)?;
+                    if there
+                        .as_ref()
+                        .is_some_and(|there| is_current(&there.record, &row.record))
+                    {
+                        return Ok(None);
+                    }
                     expected = there.map(|there| there.version);
                 }
                 Err(error) => return Err(writing(error)),

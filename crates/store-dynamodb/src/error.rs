@@ -7,10 +7,8 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum OpenError {
     /// The URL makes no sense.
-    #[error("--store {url}: {reason}; write dynamodb://TABLE?region=REGION")]
+    #[error("the store's URL: {reason}; write dynamodb://TABLE?region=REGION")]
     Url {
-        /// As it was given.
-        url: Box<str>,
         /// What is wrong with it.
         reason: Box<str>,
     },

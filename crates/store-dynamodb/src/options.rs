@@ -75,8 +75,8 @@ impl DynamoOptions {
     /// # Errors
     /// When it is not such a URL.
     pub fn from_url(url: &str) -> Result<Self, OpenError> {
+        // The URL itself is not repeated: somebody may have put a secret into it.
         parse(url).map_err(|reason| OpenError::Url {
-            url: url.into(),
             reason: reason.into(),
         })
     }
@@ -148,6 +148,9 @@ fn checked_endpoint(endpoint: String) -> Result<String, String> {
     let host = endpoint
         .strip_prefix("http://")
         .or_else(|| endpoint.strip_prefix("https://"));
+    if endpoint.contains('@') {
+        return Err("credentials do not belong in it: set AWS_ACCESS_KEY_ID".into());
+    }
     match host {
         Some(host) if !host.is_empty() && !host.starts_with(['/', ':']) => Ok(endpoint),
         _ => Err(format!(

@@ -15,8 +15,20 @@
 -- The store's time, without keeping it: an application's transaction may last, and nobody must
 -- wait for it.
 CREATE FUNCTION onlyonce_time() RETURNS bigint
-LANGUAGE sql VOLATILE AS
-$$ SELECT greatest(latest, onlyonce_server_millis() + ahead) FROM onlyonce_clock $$;
+LANGUAGE sql VOLATILE AS $$
+    SELECT greatest(latest, given - least(ahead, greatest(given - latest, 0) / 10))
+    FROM (SELECT latest, ahead, onlyonce_server_millis() + ahead AS given FROM onlyonce_clock) AS c
+$$;
+
+-- What a crash could take back must not be shown. An application may commit carelessly elsewhere;
+-- the transaction that settles a key is synced before it counts.
+CREATE FUNCTION onlyonce_durably() RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END $$;
 
 -- So much later. The longest retention that a token can say is for ever.
 CREATE FUNCTION onlyonce_after(millis bigint, duration bigint) RETURNS bigint
@@ -96,6 +108,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     held onlyonce_record;
 BEGIN
+    PERFORM onlyonce_durably();
     SELECT * INTO held FROM onlyonce_record WHERE id = wanted_id FOR UPDATE;
     IF held.id IS NULL OR held.fence <> wanted_fence THEN
         RAISE EXCEPTION 'onlyonce: this execution no longer has the key' USING
@@ -146,7 +159,8 @@ BEGIN
     now := onlyonce_time();
     UPDATE onlyonce_record AS r SET
         version = nextval('onlyonce_version'), state = 'completed',
-        deadline = onlyonce_after(now, token.retention), updated_at = now, reason = NULL,
+        deadline = onlyonce_after(now, token.retention),
+        updated_at = greatest(now, held.updated_at), reason = NULL,
         unknown_since = NULL, probes = NULL, response_kind = 'plain', response_status = status,
         response_headers = lines, response_trailers = '', response_body = content,
         seal_key_id = NULL, seal_nonce = NULL, memo = ''
@@ -173,7 +187,8 @@ BEGIN
     now := onlyonce_time();
     UPDATE onlyonce_record AS r SET
         version = nextval('onlyonce_version'), state = 'released',
-        deadline = onlyonce_after(now, token.retention), updated_at = now, reason = NULL,
+        deadline = onlyonce_after(now, token.retention),
+        updated_at = greatest(now, held.updated_at), reason = NULL,
         unknown_since = NULL, probes = NULL, memo = ''
     WHERE r.id = token.id;
 END $$;
@@ -198,7 +213,8 @@ BEGIN
     now := onlyonce_time();
     UPDATE onlyonce_record AS r SET
         version = nextval('onlyonce_version'), state = 'unknown', deadline = now,
-        updated_at = now, reason = 'handler_said_so', unknown_since = now, probes = 0
+        updated_at = greatest(now, held.updated_at), reason = 'handler_said_so',
+        unknown_since = now, probes = 0
     WHERE r.id = token.id;
 END $$;
 
@@ -243,6 +259,7 @@ BEGIN
         RAISE EXCEPTION 'onlyonce: scope, key and fingerprint must be given, lease and retention be above zero'
             USING ERRCODE = 'OO002';
     END IF;
+    PERFORM onlyonce_durably();
     SELECT s.secret INTO secret FROM onlyonce_secret AS s;
     IF secret IS NULL THEN
         secret := onlyonce_keep_secret(
@@ -258,6 +275,13 @@ BEGIN
             now, now, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, '', 1
         ) ON CONFLICT (id) DO NOTHING;
         IF FOUND THEN
+            -- It may have waited for somebody who gave up: the lease begins now.
+            IF onlyonce_time() - now > 1000 THEN
+                now := onlyonce_time();
+                UPDATE onlyonce_record AS r SET
+                    deadline = onlyonce_after(now, lease_ms), created_at = now, updated_at = now
+                WHERE r.id = row_id;
+            END IF;
             decision := 'execute';
             EXIT;
         END IF;
@@ -275,8 +299,8 @@ BEGIN
                 attempt = CASE WHEN is_new THEN 1 ELSE least(held.attempt + 1, 65535) END,
                 fingerprint_algorithm = 'raw', fingerprint = digest, fields = '',
                 fields_truncated = false, route = onlyonce_begin.route,
-                created_at = CASE WHEN is_new THEN now ELSE held.created_at END, updated_at = now,
-                reason = NULL, unknown_since = NULL, probes = NULL, response_kind = NULL,
+                created_at = CASE WHEN is_new THEN now ELSE held.created_at END,
+                updated_at = greatest(now, held.updated_at), reason = NULL, unknown_since = NULL, probes = NULL, response_kind = NULL,
                 response_status = NULL, response_headers = NULL, response_trailers = NULL,
                 response_body = NULL, seal_key_id = NULL, seal_nonce = NULL, memo = ''
             WHERE r.id = row_id;

@@ -88,6 +88,26 @@ fn answer(body: &'static str) -> StoredResponse {
     }
 }
 
+/// An app that commits carelessly elsewhere must not show an answer that a crash takes back.
+#[tokio::test]
+async fn the_transaction_that_settles_a_key_is_synced() {
+    let setup = Setup::new().await;
+    let claim = executing(1, at(5_000));
+    setup.put(&claim).await;
+    let careless = "DO $$ BEGIN IF current_setting('synchronous_commit') = 'off' THEN \
+                    RAISE EXCEPTION 'careless'; END IF; END $$";
+    let work = format!(
+        "SET synchronous_commit = off; BEGIN; {}; {careless}; COMMIT",
+        complete(&token(&claim), "{}")
+    );
+    setup.run(&work).await.unwrap();
+    assert_eq!(
+        setup.run(careless).await,
+        Err("P0001".into()),
+        "elsewhere as before"
+    );
+}
+
 /// The effect and the completion are one: what the app committed is what a retry replays.
 #[tokio::test]
 async fn a_completion_in_the_apps_transaction_is_replayed_byte_for_byte() {

@@ -164,6 +164,10 @@ fn read_option(options: &mut RedisOptions, name: &str, value: String) -> Parsed<
         "sentinel_password" => options.sentinel_credentials.password = Some(value),
         "allow_unsafe_persistence" => options.allow_unsafe_persistence = truth(&value, name)?,
         "allow_eviction" => options.allow_eviction = truth(&value, name)?,
+        // A password with a `?` that was not escaped would be repeated here.
+        other if other.contains('@') => {
+            return Err("a `?` in a password is written %3F, and an `@` %40".into());
+        }
         other => return Err(format!("there is no option {other}=")),
     }
     Ok(())

@@ -239,3 +239,12 @@ fn a_memo_is_kept_while_the_outcome_is_open_and_dropped_with_the_answer() {
         assert!(settled.memo.is_empty());
     }
 }
+
+/// Two instances may judge the store's time differently by a moment. Whoever compares two copies of
+/// a row by their times must not take the older one for the newer.
+#[test]
+fn the_time_of_a_row_never_goes_back() {
+    let (_, renewed) = written(&policy(), &executing(), &renew(fence(1)), at(5));
+    let (_, settled) = written(&policy(), &renewed, &complete(fence(1), answer("a")), at(4));
+    assert_eq!(settled.updated_at, at(5));
+}
