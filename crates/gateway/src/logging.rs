@@ -76,10 +76,12 @@ impl Visit for PlainVisitor<'_> {
         // A value from outside must not be able to look like the next field or the next line.
         let is_plain = value
             .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b'"');
+            .all(|byte| byte.is_ascii_graphic() && !b"\"\\'".contains(&byte));
         let written = written.and_then(|()| {
             if is_plain {
-                self.writer.write_str(value)
+                self.writer.write_char('"')?;
+                self.writer.write_str(value)?;
+                self.writer.write_char('"')
             } else {
                 write!(self.writer, "{value:?}")
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::error::did_you_mean;
 use super::raw::Value;
-use super::values::{Size, TimeOrZero};
+use super::values::{Size, SizeOrZero, TimeOrZero};
 
 /// Goes through the keys of a configuration, in the order of `config.default.toml`.
 pub(crate) trait Visitor {
@@ -30,6 +30,13 @@ pub(crate) trait Visitor {
         let mut size = Size(*value);
         self.key(name, &mut size);
         *value = size.0;
+    }
+
+    /// A size that may be nothing at all.
+    fn size_or_zero(&mut self, name: &'static str, value: &mut usize) {
+        let mut size = SizeOrZero(u64::try_from(*value).unwrap_or(u64::MAX));
+        self.key(name, &mut size);
+        *value = usize::try_from(size.0).unwrap_or(usize::MAX);
     }
 
     /// A key whose value is a time that may be none at all.

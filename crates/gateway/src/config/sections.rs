@@ -352,7 +352,7 @@ impl Default for Cache {
 impl Cache {
     pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
         visitor.section("cache");
-        visitor.size("bytes", &mut self.bytes);
+        visitor.size_or_zero("bytes", &mut self.bytes);
         visitor.key("age_max", &mut self.age_max);
     }
 }

@@ -154,6 +154,34 @@ impl Field for TimeOrZero {
 /// Bytes: a number, or text with a unit.
 pub(super) struct Size(pub(super) u64);
 
+/// The same, or nothing at all.
+pub(super) struct SizeOrZero(pub(super) u64);
+
+impl Field for SizeOrZero {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let is_zero = match value {
+            Value::Integer(number) => *number == 0,
+            Value::Text(text) => text.trim() == "0",
+            Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other(_) => false,
+        };
+        if is_zero {
+            return Ok(Self(0));
+        }
+        Size::read(value).map(|Size(size)| Self(size))
+    }
+
+    fn write(&self) -> Option<String> {
+        if self.0 == 0 {
+            return Some("0".into());
+        }
+        Size(self.0).write()
+    }
+
+    fn from_text(text: &str) -> Value {
+        Size::from_text(text)
+    }
+}
+
 impl Field for Size {
     fn read(value: &Value) -> Result<Self, Wrong> {
         let size = match value {
