@@ -64,7 +64,7 @@ async fn an_older_schema_is_refused_and_can_be_migrated() {
                 DROP FUNCTION onlyonce_begin, onlyonce_complete, onlyonce_release, onlyonce_unknown,
                 onlyonce_sql_id, onlyonce_over, onlyonce_hold, onlyonce_header_pairs,
                 onlyonce_header_lines, onlyonce_token, onlyonce_has_passed, onlyonce_after,
-                onlyonce_time";
+                onlyonce_time, onlyonce_durably";
     client.batch_execute(undo).await.unwrap();
     let error = PostgresStore::open(&options(&server.url()))
         .await
