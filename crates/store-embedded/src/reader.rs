@@ -55,6 +55,8 @@ pub(crate) fn due(log: &Log, now: Timestamp, limit: usize) -> Result<Vec<RecordI
         due_in(log, &segment, now, limit, &mut due)?;
     }
     due.sort_unstable();
+    // A row that was moved to another segment meanwhile is found in both.
+    due.dedup();
     due.truncate(limit);
     Ok(due.into_iter().map(|(_, id)| id).collect())
 }
