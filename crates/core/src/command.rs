@@ -96,6 +96,18 @@ pub enum Verdict {
     Pending,
 }
 
+impl Verdict {
+    /// As operators read it.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "completed",
+            Self::NotFound => "not_found",
+            Self::Pending => "pending",
+        }
+    }
+}
+
 /// What a person decides about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
@@ -105,6 +117,21 @@ pub enum Resolution {
     Released,
     /// The key is to be as if never used.
     Forget,
+    /// The upstream is to be asked again, from the first attempt on.
+    AskAgain,
+}
+
+impl Resolution {
+    /// As operators read it.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "completed",
+            Self::Released => "released",
+            Self::Forget => "forget",
+            Self::AskAgain => "ask_again",
+        }
+    }
 }
 
 /// What the sender of a command is told.
@@ -146,6 +173,8 @@ pub enum Decision {
     Purged,
     /// Reconcile: still nobody knows.
     StillUnknown,
+    /// Resolve: the upstream is asked again.
+    Rescheduled,
     /// Resolve: not a thing to decide in this state.
     NotAllowed,
 }

@@ -385,8 +385,36 @@ impl Rules<'_> {
                 State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. },
                 Resolution::Released,
             ) => (Decision::Settled, self.put(record, self.released())),
+            (
+                State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. },
+                Resolution::AskAgain,
+            ) => (
+                Decision::Rescheduled,
+                self.put(record, self.asked_anew(&record.state)),
+            ),
             (State::Completed { .. } | State::Expired { .. }, _)
-            | (State::Released { .. }, Resolution::Released) => (Decision::NotAllowed, Next::Keep),
+            | (State::Released { .. }, Resolution::Released | Resolution::AskAgain) => {
+                (Decision::NotAllowed, Next::Keep)
+            }
+        }
+    }
+
+    /// Unknown for the reason and since the time that it was, and due at once.
+    fn asked_anew(&self, state: &State) -> State {
+        let (reason, since) = match state {
+            State::Unknown { reason, since, .. } | State::DeadLetter { reason, since, .. } => {
+                (*reason, *since)
+            }
+            State::Executing { .. }
+            | State::Released { .. }
+            | State::Completed { .. }
+            | State::Expired { .. } => (UnknownReason::LeaseExpired, self.now),
+        };
+        State::Unknown {
+            reason,
+            since,
+            reconcile_at: self.now,
+            attempts: 0,
         }
     }
 

@@ -31,6 +31,9 @@ pub struct EngineConfig {
     pub sweep_batch: usize,
     /// How many of them are worked on at once, so that they share a commit. Default: 64.
     pub sweep_concurrency: usize,
+    /// How many unknown outcomes are asked about at once. Default: 64; one more waits for its
+    /// turn, at most until its next attempt is due.
+    pub probes_max: usize,
     /// How old the estimate of the store's clock may get. Default: 5 s; a monotonic clock
     /// drifts by microseconds in that time.
     pub clock_refresh: Duration,
@@ -50,6 +53,7 @@ impl Default for EngineConfig {
             sweep_every: Duration::from_secs(1),
             sweep_batch: 512,
             sweep_concurrency: 64,
+            probes_max: 64,
             clock_refresh: Duration::from_secs(5),
         }
     }

@@ -10,15 +10,20 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use onlyonce_core::{
     Command, Decision, Fence, Keyring, Policy, PrincipalDigest, Record, RecordId, Resolution,
-    Response, RouteName, Secret, Timestamp,
+    Response, RouteName, Secret, Timestamp, Verdict,
 };
 use onlyonce_store::{Store, StoreError};
+use tokio::sync::Semaphore;
 
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
+use crate::execution::child_key;
+use crate::sweep::Said;
 use crate::tasks::Tasks;
 use crate::waiting::Waiting;
-use crate::{EngineConfig, EngineError, NoResolver, Observer, Resolver, Runtime, TokioRuntime};
+use crate::{
+    EngineConfig, EngineError, Event, NoResolver, Observer, Resolver, Runtime, Source, TokioRuntime,
+};
 
 /// The policies of all routes.
 #[derive(Debug, Clone, Default)]
@@ -74,6 +79,7 @@ pub(crate) struct Inner<S, R> {
     pub(crate) clock: ClockEstimate,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) tasks: Arc<Tasks>,
+    pub(crate) probes: Semaphore,
 }
 
 impl<S: Store> Engine<S> {
@@ -149,12 +155,60 @@ impl<S: Store, R: Runtime> Engine<S, R> {
             Resolution::Completed(Response::Plain(response)) => {
                 Resolution::Completed(self.inner.seal(id, fence, &response)?)
             }
-            other @ (Resolution::Completed(_) | Resolution::Released | Resolution::Forget) => other,
+            other @ (Resolution::Completed(_)
+            | Resolution::Released
+            | Resolution::Forget
+            | Resolution::AskAgain) => other,
         };
+        let name = resolution.as_str();
+        let row = self.inner.load(id).await?;
+        let route = row.as_ref().map(|row| row.record.route.clone());
         let command = Command::Resolve { fence, resolution };
-        let applied = self.inner.apply(id, &command, Start::Read).await?;
+        let start = Start::Seen(row);
+        let applied = self.inner.apply(id, &command, start).await?;
         self.inner.waiting.wake(id);
+        self.inner.observer.observe(&Event::Resolved {
+            id,
+            route: &route.unwrap_or_default(),
+            resolution: name,
+            decision: applied.decision,
+        });
         Ok(applied.decision)
+    }
+
+    /// Takes the upstream's own word about an execution, given without being asked: a webhook.
+    /// `said_at` is when it was given; it says nothing about what came after.
+    ///
+    /// # Errors
+    /// When the store fails, or a response cannot be encrypted.
+    pub async fn reconcile(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+        said_at: Timestamp,
+        verdict: Verdict,
+    ) -> Result<Decision, EngineError> {
+        let row = self.inner.load(id).await?;
+        let said = Said {
+            source: Source::Told,
+            at: said_at,
+            verdict,
+        };
+        self.inner.take_word(id, fence, said, row).await
+    }
+
+    /// The key that an execution gave a downstream call ([`Execution::child_key`]), when only its
+    /// record is left. `None` while a previous secret is configured: which of the two the
+    /// execution used cannot be told, and a wrong key would find nothing.
+    ///
+    /// [`Execution::child_key`]: crate::Execution::child_key
+    #[must_use]
+    pub fn child_key(&self, id: &RecordId, record: &Record, name: &str) -> Option<String> {
+        if self.inner.previous_secret.is_some() {
+            return None;
+        }
+        let secret = &self.inner.secret;
+        Some(child_key(secret, id, record.created_at, name))
     }
 
     /// Stops granting executions, lets the running ones finish for up to `grace`, then settles
@@ -291,6 +345,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
         let config = EngineConfig {
             sweep_concurrency: self.config.sweep_concurrency.max(1),
             sweep_batch: self.config.sweep_batch.max(1),
+            probes_max: self.config.probes_max.clamp(1, Semaphore::MAX_PERMITS),
             rounds_max: self.config.rounds_max.max(1),
             ..self.config
         };
@@ -319,6 +374,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             resolver: self.resolver,
             waiting: Arc::new(Waiting::new(&config)),
             tasks: Arc::new(Tasks::new(config.executions_max)),
+            probes: Semaphore::new(config.probes_max),
             runtime,
         });
         if self.background {

@@ -16,6 +16,8 @@ pub enum Event<'a> {
         route: &'a RouteName,
         /// What it was told.
         decision: Decision,
+        /// Which execution of its key it may run, or was told about: more than 1 after a release.
+        attempt: u16,
         /// How long the decision took, store included.
         took: Duration,
     },
@@ -68,12 +70,27 @@ pub enum Event<'a> {
         /// What was done.
         decision: Decision,
     },
-    /// Somebody asked the upstream about an unknown outcome.
+    /// The upstream said something about an unknown outcome.
     Reconciled {
         /// Its record.
         id: &'a RecordId,
         /// Its route.
         route: &'a RouteName,
+        /// How it came to say so.
+        source: Source,
+        /// What it said: "completed", "not_found" or "pending".
+        verdict: &'static str,
+        /// What came of it.
+        decision: Decision,
+    },
+    /// A person decided about a key.
+    Resolved {
+        /// Its record.
+        id: &'a RecordId,
+        /// Its route.
+        route: &'a RouteName,
+        /// What the person decided: "completed", "released", "forget" or "ask_again".
+        resolution: &'static str,
         /// What came of it.
         decision: Decision,
     },
@@ -84,6 +101,26 @@ pub enum Event<'a> {
         /// How.
         error: &'a StoreError,
     },
+}
+
+/// How the upstream came to say what became of an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// It was asked, through the [`Resolver`](crate::Resolver).
+    Asked,
+    /// It said so by itself, through [`Engine::reconcile`](crate::Engine::reconcile).
+    Told,
+}
+
+impl Source {
+    /// As operators read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Told => "told",
+        }
+    }
 }
 
 /// An operation of the store port.

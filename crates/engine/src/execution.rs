@@ -129,17 +129,8 @@ impl Execution {
     /// every `name`, and telling nothing about the original key. 32 hexadecimal digits.
     #[must_use]
     pub fn child_key(&self, name: &str) -> String {
-        let mut hash = self.shared.secret.hash(Purpose::ChildKey);
-        hash.part(self.shared.id.as_bytes());
-        // A key that is used anew after its retention is another operation.
-        hash.part(&self.shared.created_at.as_millis().to_be_bytes());
-        hash.part(name.as_bytes());
-        let mut key = String::with_capacity(32);
-        for byte in hash.finish().iter().take(16) {
-            // Writing to a string cannot fail.
-            let _ = write!(key, "{byte:02x}");
-        }
-        key
+        let shared = &self.shared;
+        child_key(&shared.secret, &shared.id, shared.created_at, name)
     }
 
     pub(crate) fn renewed_until(&self, lease_until: Timestamp) {
@@ -152,6 +143,25 @@ impl Execution {
     pub(crate) fn lose(&self) -> bool {
         !self.shared.lost.swap(true, Ordering::AcqRel)
     }
+}
+
+pub(crate) fn child_key(
+    secret: &Secret,
+    id: &RecordId,
+    created_at: Timestamp,
+    name: &str,
+) -> String {
+    let mut hash = secret.hash(Purpose::ChildKey);
+    hash.part(id.as_bytes());
+    // A key that is used anew after its retention is another operation.
+    hash.part(&created_at.as_millis().to_be_bytes());
+    hash.part(name.as_bytes());
+    let mut key = String::with_capacity(32);
+    for byte in hash.finish().iter().take(16) {
+        // Writing to a string cannot fail.
+        let _ = write!(key, "{byte:02x}");
+    }
+    key
 }
 
 impl fmt::Debug for Execution {

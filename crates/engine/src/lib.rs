@@ -39,7 +39,7 @@ mod waiting;
 pub use config::EngineConfig;
 pub use engine::{Engine, EngineBuilder, Policies};
 pub use error::EngineError;
-pub use event::{Event, Observer, StoreOperation};
+pub use event::{Event, Observer, Source, StoreOperation};
 pub use execution::{Execution, Finished, Outcome};
 pub use guard::{Guard, GuardError};
 pub use reply::{Replay, Reply};

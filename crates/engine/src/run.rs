@@ -121,6 +121,13 @@ impl Answer {
         }
     }
 
+    fn attempt(&self) -> u16 {
+        match self {
+            Self::Execute(granted, _) => granted.row.record.attempt,
+            Self::Told(told) => told.row.as_ref().map_or(0, |row| row.record.attempt),
+        }
+    }
+
     fn is_in_flight(&self) -> bool {
         self.decision() == Decision::InFlight
     }
@@ -178,6 +185,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             id: &request.identity.id,
             route: &request.route,
             decision: answer.decision(),
+            attempt: answer.attempt(),
             took: self.runtime.elapsed().saturating_sub(started),
         });
     }
@@ -301,6 +309,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             | Decision::Expired
             | Decision::Purged
             | Decision::StillUnknown
+            | Decision::Rescheduled
             | Decision::NotAllowed => Ok(Reply::Unknown(applied.into_record())),
         }
     }

@@ -9,12 +9,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
 use futures_util::{FutureExt, StreamExt, stream};
-use onlyonce_core::{Command, Decision, RecordId, Response, UnknownReason, Verdict};
+use onlyonce_core::{
+    Command, Decision, Fence, RecordId, Response, Timestamp, UnknownReason, Verdict,
+};
 use onlyonce_store::{Row, Store};
 
 use crate::apply::{Applied, Start};
 use crate::engine::Inner;
-use crate::{Engine, EngineError, Event, Runtime};
+use crate::{Engine, EngineError, Event, Runtime, Source};
 
 /// How many batches one pass takes at most, so that a pass over a huge backlog ends.
 const BATCHES_MAX: usize = 64;
@@ -60,6 +62,7 @@ impl SweepReport {
                 | Decision::AlreadySettled
                 | Decision::Fenced
                 | Decision::StillUnknown
+                | Decision::Rescheduled
                 | Decision::NotAllowed,
             ) => {}
         }
@@ -167,37 +170,66 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// Asks about one unknown outcome. The sweep that led here has already set the time of the
     /// next attempt, so nobody else asks meanwhile, and a crash here only means asking again.
     async fn probe(self: Arc<Self>, id: RecordId, row: Row) {
-        let (fence, route) = (row.record.fence, row.record.route.clone());
+        let fence = row.record.fence;
+        // By the time of the next attempt somebody else asks; a late answer would be the second.
+        let next = row.record.state.deadline().unwrap_or(self.now());
+        let turn = self.within(next.since(self.now()), self.probes.acquire());
+        let Some(Ok(_turn)) = turn.await else {
+            return;
+        };
         let asked_at = self.now();
         let asked = AssertUnwindSafe(async { self.resolver.resolve(&id, &row.record).await });
-        // By the time of the next attempt somebody else asks; a late answer would be the second.
-        let patience = row.record.state.deadline().map(|next| next.since(asked_at));
         let verdict = self
-            .within(patience.unwrap_or_default(), asked.catch_unwind())
+            .within(next.since(asked_at), asked.catch_unwind())
             .await;
         let verdict = verdict.and_then(Result::ok).unwrap_or(Verdict::Pending);
-        let verdict = match verdict {
+        let said = Said {
+            source: Source::Asked,
+            at: asked_at,
+            verdict,
+        };
+        // A store that fails was reported; the next attempt asks again.
+        let _ = self.take_word(&id, fence, said, Some(row)).await;
+    }
+
+    /// Writes down what the upstream said about an execution.
+    pub(crate) async fn take_word(
+        self: &Arc<Self>,
+        id: &RecordId,
+        fence: Fence,
+        said: Said,
+        row: Option<Row>,
+    ) -> Result<Decision, EngineError> {
+        let route = row.as_ref().map(|row| row.record.route.clone());
+        let verdict = match said.verdict {
             Verdict::Completed(Response::Plain(response)) => {
-                let Ok(response) = self.seal(&id, fence, &response) else {
-                    return;
-                };
-                Verdict::Completed(response)
+                Verdict::Completed(self.seal(id, fence, &response)?)
             }
             other @ (Verdict::Completed(_) | Verdict::NotFound | Verdict::Pending) => other,
         };
+        let name = verdict.as_str();
         let command = Command::Reconcile {
             fence,
-            asked_at,
+            asked_at: said.at,
             verdict,
         };
-        let applied = self.apply(&id, &command, Start::Seen(Some(row))).await;
-        self.waiting.wake(&id);
-        if let Ok(Applied { decision, .. }) = applied {
-            self.observer.observe(&Event::Reconciled {
-                id: &id,
-                route: &route,
-                decision,
-            });
-        }
+        let applied = self.apply(id, &command, Start::Seen(row)).await;
+        self.waiting.wake(id);
+        let Applied { decision, .. } = applied?;
+        self.observer.observe(&Event::Reconciled {
+            id,
+            route: &route.unwrap_or_default(),
+            source: said.source,
+            verdict: name,
+            decision,
+        });
+        Ok(decision)
     }
+}
+
+/// The upstream's word about an execution.
+pub(crate) struct Said {
+    pub(crate) source: Source,
+    pub(crate) at: Timestamp,
+    pub(crate) verdict: Verdict,
 }

@@ -112,6 +112,7 @@ impl Observer for LogObserver {
                 id,
                 route,
                 decision,
+                attempt: _,
                 took,
             } => {
                 let took_us = took.as_micros();
@@ -150,9 +151,20 @@ impl Observer for LogObserver {
             Event::Reconciled {
                 id,
                 route,
+                source,
+                verdict,
                 decision,
             } => {
-                tracing::info!(key = short(id), %route, ?decision, "reconciled");
+                let source = source.as_str();
+                tracing::info!(key = short(id), %route, source, verdict, ?decision, "reconciled");
+            }
+            Event::Resolved {
+                id,
+                route,
+                resolution,
+                decision,
+            } => {
+                tracing::info!(key = short(id), %route, resolution, ?decision, "resolved by a person");
             }
             Event::StoreFailed { operation, error } => {
                 tracing::error!(?operation, %error, "the store failed");

@@ -8,7 +8,7 @@ use crate::checks::Kind;
 use crate::client::Told;
 use crate::faults::Fault;
 
-const DECISIONS: [Decision; 19] = [
+const DECISIONS: [Decision; 20] = [
     Decision::Execute,
     Decision::Replay,
     Decision::NotReplayable,
@@ -27,6 +27,7 @@ const DECISIONS: [Decision; 19] = [
     Decision::Expired,
     Decision::Purged,
     Decision::StillUnknown,
+    Decision::Rescheduled,
     Decision::NotAllowed,
 ];
 
@@ -37,7 +38,7 @@ const NEVER_TOLD: Decision = Decision::NotDue;
 const STATES: usize = StateKind::ALL.len() + 1;
 
 /// Every change of a row that the rules allow. 0 is absence, the rest in [`StateKind`]'s order.
-const TRANSITIONS: [(usize, usize); 24] = [
+const TRANSITIONS: [(usize, usize); 25] = [
     (0, 1),
     (1, 0),
     (1, 1),
@@ -51,6 +52,7 @@ const TRANSITIONS: [(usize, usize); 24] = [
     (2, 4),
     (2, 5),
     (3, 0),
+    (3, 2),
     (3, 4),
     (3, 5),
     (4, 0),

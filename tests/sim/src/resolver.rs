@@ -105,7 +105,8 @@ impl Observer for SimObserver {
                 world.counts.unknown(*reason);
                 return;
             }
-            Event::StoreFailed { .. } => return,
+            // The operator counts what it is told.
+            Event::Resolved { .. } | Event::StoreFailed { .. } => return,
         };
         world.counts.decision(decision);
         world.note(decision as u64, || format!("{event:?}"));

@@ -35,6 +35,7 @@ pub(crate) const CONFIG: EngineConfig = EngineConfig {
     sweep_every: Duration::from_millis(SWEEP_EVERY_MS),
     sweep_batch: 2,
     sweep_concurrency: 2,
+    probes_max: 2,
     clock_refresh: Duration::from_millis(CLOCK_REFRESH_MS),
 };
 

@@ -127,7 +127,7 @@ impl World {
         (at_ms, planned)
     }
 
-    /// What a person who can see the upstream decides. Nothing, while it could still happen.
+    /// What a person who can see the upstream decides. While it could still happen: to ask again.
     fn resolution(&self, id: &RecordId, record: &Record) -> Option<Resolution> {
         let found = self.witness.find(id, record);
         if self.bug == Some(Bug::LyingOperator) && self.quiet {
@@ -136,7 +136,7 @@ impl World {
         match found {
             Some(response) => Some(Resolution::Completed(Response::Plain(response.clone()))),
             None if self.quiet || record.state.kind().is_settled() => Some(Resolution::Released),
-            None => None,
+            None => Some(Resolution::AskAgain),
         }
     }
 }

@@ -284,6 +284,7 @@ pub(crate) fn judgements(fence: Fence) -> Vec<Command> {
         resolve(fence, Resolution::Completed(answer("second"))),
         resolve(fence, Resolution::Released),
         resolve(fence, Resolution::Forget),
+        resolve(fence, Resolution::AskAgain),
     ]
 }
 

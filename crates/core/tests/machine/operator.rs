@@ -1,15 +1,43 @@
 //! What a person may decide.
 
-use onlyonce_core::{Decision, Resolution, Response, State, TombstoneReason};
+use onlyonce_core::{Command, Decision, Resolution, Response, State, TombstoneReason};
 
 use crate::common::*;
 
-fn resolutions() -> [Resolution; 3] {
+fn resolutions() -> [Resolution; 4] {
     [
         Resolution::Completed(answer("by hand")),
         Resolution::Released,
         Resolution::Forget,
+        Resolution::AskAgain,
     ]
+}
+
+/// The upstream was down while it was asked; now it can tell.
+#[test]
+fn a_person_has_the_upstream_asked_again_from_the_first_attempt_on() {
+    for row in [unknown(), dead_letter()] {
+        let command = resolve(fence(1), Resolution::AskAgain);
+        let (told, next) = written(&policy(), &row, &command, at(60));
+        assert_eq!(told, Decision::Rescheduled);
+        let (State::Unknown { since, .. } | State::DeadLetter { since, .. }) = row.state else {
+            panic!("the samples are unknown");
+        };
+        let State::Unknown {
+            since: still_since,
+            reconcile_at,
+            attempts,
+            ..
+        } = next.state
+        else {
+            panic!("asking again must not settle the key");
+        };
+        // "Not found" is judged by when the doubt began, and asking again is no new beginning.
+        assert_eq!(still_since, since);
+        assert_eq!((reconcile_at, attempts), (at(60), 0));
+        let (told, _) = written(&policy(), &next, &Command::Sweep, at(60));
+        assert_eq!(told, Decision::Probe);
+    }
 }
 
 #[test]
@@ -97,6 +125,7 @@ fn a_settled_key_cannot_be_given_another_outcome() {
         for resolution in [
             Resolution::Completed(answer("by hand")),
             Resolution::Released,
+            Resolution::AskAgain,
         ] {
             let command = resolve(fence(1), resolution);
             let told = kept(&policy(), &row, &command, at(60));

@@ -105,7 +105,7 @@ fn any_move() -> impl Strategy<Value = Move> {
             .prop_map(|(payload, acknowledged)| Act::Claim { payload, acknowledged }),
         2 => Just(Act::ClaimAgain),
         4 => (0..6_usize).prop_map(Act::Executor),
-        2 => (0..6_usize).prop_map(Act::Judge),
+        2 => (0..7_usize).prop_map(Act::Judge),
         3 => Just(Act::Sweep),
     ];
     (0..ACTORS, 0..3_usize, act, -2_000..40_000_i64).prop_map(

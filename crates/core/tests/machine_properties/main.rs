@@ -57,7 +57,7 @@ fn answers(command: &Command) -> &'static [Decision] {
     use Decision::{
         AlreadySettled, AlreadyUsed, DeadLettered, Execute, Expired, Fenced, InFlight,
         LeaseExpired, Mismatch, NotAllowed, NotDue, NotReplayable, Probe, Purged, Renewed, Replay,
-        Settled, StillUnknown, Unknown,
+        Rescheduled, Settled, StillUnknown, Unknown,
     };
     match command {
         Command::Claim(_) => &[
@@ -83,7 +83,7 @@ fn answers(command: &Command) -> &'static [Decision] {
             InFlight,
             Fenced,
         ],
-        Command::Resolve { .. } => &[Settled, NotAllowed, InFlight, Fenced],
+        Command::Resolve { .. } => &[Settled, Rescheduled, NotAllowed, InFlight, Fenced],
     }
 }
 
@@ -103,6 +103,7 @@ fn writes_nothing(decision: Decision) -> bool {
         | Decision::Unknown
         | Decision::Renewed
         | Decision::Settled
+        | Decision::Rescheduled
         | Decision::LeaseExpired
         | Decision::Probe
         | Decision::DeadLettered

@@ -137,7 +137,7 @@ pub(crate) fn any_policy(
 }
 
 pub(crate) fn any_command() -> impl Strategy<Value = Command> {
-    (any_fence(), 1..3_u8, any_response(), any_reason(), 0..13).prop_map(
+    (any_fence(), 1..3_u8, any_response(), any_reason(), 0..14).prop_map(
         |(fence, of, response, reason, kind)| match kind {
             0 => claim_of(payload(of), fence),
             1 => renew(fence),
@@ -151,6 +151,7 @@ pub(crate) fn any_command() -> impl Strategy<Value = Command> {
             9 => resolve(fence, Resolution::Completed(response)),
             10 => resolve(fence, Resolution::Released),
             11 => resolve(fence, Resolution::Forget),
+            12 => resolve(fence, Resolution::AskAgain),
             _ => Command::Sweep,
         },
     )

@@ -96,6 +96,7 @@ fn label((from, to): Arrow, command: &Command) -> &'static str {
             Resolution::Completed(_) => "it happened",
             Resolution::Released => "it did not",
             Resolution::Forget => "forget",
+            Resolution::AskAgain => "ask again",
         },
     }
 }

@@ -266,7 +266,14 @@ pub(crate) fn person() -> String {
     cases.insert(1, case(executing(), "lease over", at(15)));
     let rows: Vec<Vec<String>> = cases.iter().map(person_row).collect();
     grouped(
-        &["state", "when", "it happened", "it did not", "forget"],
+        &[
+            "state",
+            "when",
+            "it happened",
+            "it did not",
+            "forget",
+            "ask again",
+        ],
         rows,
     )
 }
@@ -281,6 +288,7 @@ fn person_row(case: &Case) -> Vec<String> {
         Resolution::Completed(answer("by hand")),
         Resolution::Released,
         Resolution::Forget,
+        Resolution::AskAgain,
     ];
     let cells = resolutions.map(|resolution| case.outcome(&resolve(fence(1), resolution)));
     [state_name(case.row.as_ref()), when.to_owned()]
