@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::demo::DemoArgs;
+use crate::operate::{DlqArgs, KeysArgs};
 
 /// Makes writes safe to retry: a gateway in front of any HTTP API.
 #[derive(Debug, Parser)]
@@ -29,6 +30,10 @@ pub(crate) enum Command {
     Migrate(MigrateArgs),
     /// Copy every record from one store to another, also while the first is in use
     Copy(CopyArgs),
+    /// Look at the keys of a running gateway, and decide about them
+    Keys(KeysArgs),
+    /// Dead letters: keys whose outcome nobody could find out
+    Dlq(DlqArgs),
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@
 //! | who the caller is | `principal/` |
 //! | the store that a URL means | `store.rs` |
 //! | moving to another store | `copy.rs` |
+//! | keys and dead letters from the command line | `operate/` |
 //! | the demonstration | `demo/` |
 
 mod admin;
@@ -24,6 +25,7 @@ mod framing;
 mod inbound;
 mod listener;
 mod logging;
+mod operate;
 mod principal;
 mod proxy;
 mod request_id;
@@ -67,6 +69,8 @@ fn main() -> ExitCode {
                 Err(error) => fail(&format!("--store: {error}")),
             },
             Command::Copy(args) => report(copy::run(args).await),
+            Command::Keys(args) => report(operate::keys(args).await),
+            Command::Dlq(args) => report(operate::dlq(args).await),
         }
     })
 }

@@ -39,6 +39,7 @@ use onlyonce_engine::EngineConfig;
 use onlyonce_http::Routes;
 use onlyonce_store_embedded::EmbeddedOptions;
 
+pub(crate) use address::Endpoint;
 pub(crate) use error::{ConfigErrors, Finding, Place};
 pub(crate) use field::Visitor;
 pub(crate) use route::Route;
@@ -46,6 +47,8 @@ pub(crate) use sections::{Cache, Limits, Principal, Running, Secrets, Tls, Top, 
 pub(crate) use types::{
     Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl, UpstreamKind,
 };
+
+pub(crate) use units::parse_time;
 
 use keys::Secret32;
 use reader::{Places, Reader};
@@ -138,6 +141,15 @@ impl Default for Config {
 /// With what to write instead.
 pub(crate) fn store_url(text: &str) -> Result<StoreUrl, String> {
     <StoreUrl as field::Field>::read(&raw::Value::Text(text.to_owned()))
+        .map_err(|wrong| wrong.join("; "))
+}
+
+/// An address to connect to, given on the command line.
+///
+/// # Errors
+/// With what to write instead.
+pub(crate) fn endpoint(text: &str) -> Result<Endpoint, String> {
+    <Endpoint as field::Field>::read(&raw::Value::Text(text.to_owned()))
         .map_err(|wrong| wrong.join("; "))
 }
 

@@ -12,8 +12,9 @@ const PREFIX: &str = "ONLYONCE_";
 
 /// Variables that are other programs' business: the file's own name, and the switches of the
 /// tests and benchmarks. Those that end in `_` are beginnings.
-const OTHER_VARIABLES: [&str; 4] = [
+const OTHER_VARIABLES: [&str; 5] = [
     "ONLYONCE_CONFIG",
+    "ONLYONCE_TOKEN",
     "ONLYONCE_UPDATE",
     "ONLYONCE_SIM_",
     "ONLYONCE_BENCH_",
