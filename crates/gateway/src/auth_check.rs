@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use onlyonce_http::{Body, ReplayCheck};
 
-use crate::forward::Rewriting;
+use crate::forward::{Peer, Rewriting};
 use crate::upstream::Upstream;
 
 /// Asks `path` on the upstream.
@@ -49,10 +49,17 @@ impl AuthCheck {
         for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::EXPECT] {
             question.headers_mut().remove(name);
         }
-        let (mut parts, body) = question.into_parts();
-        if let Some(peer) = request.extensions.get().copied() {
-            self.rewriting.request(&mut parts, peer, false);
+        // An HTTP/2 request names its host in the target, which is replaced here.
+        let authority = request.uri.authority();
+        let host = authority.and_then(|name| HeaderValue::from_str(name.as_str()).ok());
+        if let Some(host) = host {
+            question.headers_mut().insert(header::HOST, host);
         }
+        let (mut parts, body) = question.into_parts();
+        let Some(peer) = request.extensions.get::<Peer>() else {
+            return StatusCode::SERVICE_UNAVAILABLE;
+        };
+        self.rewriting.request(&mut parts, peer, false);
         let answer = self.upstream.send(Request::from_parts(parts, body)).await;
         answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
     }

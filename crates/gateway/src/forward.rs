@@ -11,8 +11,9 @@ use crate::config::{Forwarded, HostRule, Network};
 
 /// Fields of one connection, which end at the gateway. `Trailer` is none of them: without it the
 /// trailers themselves would be left out on the next connection.
-const HOP_BY_HOP: [HeaderName; 8] = [
+const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::PROXY_AUTHENTICATE,
@@ -186,7 +187,7 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
 
 /// Removes the fields of one connection, also those that `Connection` names.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    // Most heads have none, and a look at each name is cheaper than eight searches.
+    // Most heads have none, and a look at each name is cheaper than nine searches.
     if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return;
     }

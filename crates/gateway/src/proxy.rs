@@ -119,7 +119,7 @@ impl Shared {
     }
 
     async fn pass_unguarded(&self, mut request: Request<RequestBody>) -> Response<ProxyBody> {
-        let upgrade = request.headers().contains_key(header::UPGRADE);
+        let upgrade = switches_protocol(request.headers());
         let client = upgrade.then(|| hyper::upgrade::on(&mut request));
         let request = self.rewrite(request, upgrade);
         match self.upstream.send(request).await {
@@ -177,7 +177,12 @@ fn failed(failure: &Failure) -> Response<ProxyBody> {
             "No answer came in time; it is not known whether the request was executed.",
         ),
     };
-    let mut problem = Problem::new(Code::UpstreamUnreachable, detail, Uuid::new_v4());
+    let code = match settle {
+        Settle::Released => Code::UpstreamUnreachable,
+        // The caller of a guarded request is told by the layer; this is for all others.
+        Settle::Unknown | Settle::Completed | Settle::NotStored => Code::UpstreamNoAnswer,
+    };
+    let mut problem = Problem::new(code, detail, Uuid::new_v4());
     if settle == Settle::Released {
         problem = problem.retry_after(RETRY_AFTER_SECONDS);
     }
@@ -217,6 +222,25 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE);
     let start = content_type.and_then(|value| value.as_bytes().get(..17));
     start.is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+/// Whether a request asks to go on in another protocol. Not in one that carries requests: they
+/// would go past the guard.
+fn switches_protocol(headers: &HeaderMap) -> bool {
+    const CARRY_REQUESTS: [&str; 4] = ["h2c", "h2", "http", "tls"];
+    let mut protocols = headers
+        .get_all(header::UPGRADE)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .map(|protocol| protocol.split(|byte| *byte == b'/').next())
+        .map(|name| name.unwrap_or_default().trim_ascii())
+        .peekable();
+    let asked = protocols.peek().is_some();
+    let carries = |name: &[u8]| {
+        let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
+        CARRY_REQUESTS.iter().any(is)
+    };
+    asked && !protocols.any(carries)
 }
 
 /// Joins two switched connections until one of them ends.

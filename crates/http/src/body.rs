@@ -80,6 +80,12 @@ impl<B> Body<B> {
         }
     }
 
+    /// Whether all of it is there, so that sending it waits for nobody.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.rest.is_none()
+    }
+
     /// A body whose beginning was read.
     pub(crate) fn begun(read: VecDeque<Bytes>, rest: B) -> Self {
         Self {

@@ -68,6 +68,12 @@ impl Pattern {
         }
     }
 
+    /// Whether it is one path and no other.
+    pub(crate) fn is_literal(&self) -> bool {
+        let is_literal = |segment: &Segment| matches!(segment, Segment::Literal(_));
+        self.segments.iter().all(is_literal)
+    }
+
     /// Whether a path matches. A request target that is no path, such as `*`, is matched by
     /// [`any`](Self::any) alone: it must not slip past a guard of everything.
     #[must_use]
@@ -111,6 +117,9 @@ fn segment(text: &str) -> Result<Segment, ()> {
 /// Many services answer `//payments` and `/payments/` as they answer `/payments`. A client whose
 /// base URL ends in a slash must not go unguarded for it.
 pub(crate) fn plain(path: &str) -> Option<String> {
+    if is_plain(path) {
+        return None;
+    }
     let decoded = decoded(path);
     let mut segments: Vec<&str> = Vec::new();
     for segment in decoded.split('/') {
@@ -122,6 +131,18 @@ pub(crate) fn plain(path: &str) -> Option<String> {
     }
     let plain = format!("/{}", segments.join("/"));
     (plain != path).then_some(plain)
+}
+
+/// Whether a path is certainly spelt as usual: for nearly every request, without an allocation.
+fn is_plain(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    let begins_with = |end: &[u8]| end.first().is_none_or(|byte| matches!(byte, b'/' | b'.'));
+    let unusual = bytes.iter().enumerate().any(|(at, byte)| match byte {
+        b'%' => true,
+        b'/' => bytes.get(at + 1..).is_none_or(begins_with),
+        _ => false,
+    });
+    path == "/" || (path.starts_with('/') && !unusual)
 }
 
 /// Decodes the escapes that RFC 3986 calls equivalent to the character itself. Others stay: an

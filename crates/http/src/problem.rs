@@ -26,6 +26,8 @@ pub enum Code {
     StoreUnavailable,
     /// The upstream could not be reached; nothing was executed.
     UpstreamUnreachable,
+    /// The upstream gave no answer to an unguarded request; nobody knows whether it was executed.
+    UpstreamNoAnswer,
     /// The request body is larger than what is guarded.
     PayloadTooLarge,
     /// Too much at once; nothing was executed.
@@ -40,7 +42,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::KeyRequired,
         Self::KeyInvalid,
         Self::KeyReused,
@@ -50,6 +52,7 @@ impl Code {
         Self::AlreadyUsed,
         Self::StoreUnavailable,
         Self::UpstreamUnreachable,
+        Self::UpstreamNoAnswer,
         Self::PayloadTooLarge,
         Self::Overloaded,
         Self::PrincipalRequired,
@@ -90,6 +93,7 @@ impl Code {
             | Self::KeyReused
             | Self::NotReplayable
             | Self::AlreadyUsed
+            | Self::UpstreamNoAnswer
             | Self::PayloadTooLarge
             | Self::PrincipalRequired
             | Self::OperationNotFound => false,
@@ -119,6 +123,8 @@ impl Code {
                 "Keys cannot be checked at the moment"),
             Self::UpstreamUnreachable => ("upstream_unreachable", S::SERVICE_UNAVAILABLE,
                 "The service behind this gateway cannot be reached"),
+            Self::UpstreamNoAnswer => ("upstream_no_answer", S::BAD_GATEWAY,
+                "The service behind this gateway gave no complete answer"),
             Self::PayloadTooLarge => ("idempotency_payload_too_large", S::PAYLOAD_TOO_LARGE,
                 "The request body is too large to be made safe to retry"),
             Self::Overloaded => ("idempotency_overloaded", S::SERVICE_UNAVAILABLE,

@@ -37,16 +37,16 @@ pub struct Route {
     pub policy: Policy,
 }
 
-/// Whether a route is guarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Whether a route is guarded. The stricter is the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {
+    /// Everything passes.
+    Off,
+    /// Everything passes; what enforcing would have done is reported.
+    Observe,
     /// Keys are enforced.
     #[default]
     Enforce,
-    /// Everything passes; what enforcing would have done is reported.
-    Observe,
-    /// Everything passes.
-    Off,
 }
 
 /// Where the key is, and whether it must be there.
@@ -118,13 +118,22 @@ impl Routes {
         Self(routes)
     }
 
-    /// The route of a request: the first that matches its path as it is spelt, or else as it is
-    /// usually spelt. `//payments`, `/payments/` and `/%70ayments` are guarded like `/payments`
-    /// unless a route says otherwise; each is still a path of its own, and so a key of its own.
+    /// The route of a request: the first that matches its path. A path that is spelt unusually is
+    /// guarded like the usual one: `//payments`, `/payments/` and `/%70ayments` like `/payments`,
+    /// unless a route without parameters says otherwise. Each is still a path of its own, and so a
+    /// key of its own. Where the two spellings lead to different routes the stricter one decides,
+    /// because nobody here knows which spelling the service goes by.
     #[must_use]
     pub fn find(&self, method: &Method, path: &str) -> Option<&Route> {
         let first = |path: &str| self.0.iter().find(|route| route.matches(method, path));
-        first(path).or_else(|| first(&plain(path)?))
+        let spelt = first(path);
+        let Some(usual) = plain(path).and_then(|usual| first(&usual)) else {
+            return spelt;
+        };
+        match spelt {
+            Some(spelt) if spelt.pattern.is_literal() || spelt.mode > usual.mode => Some(spelt),
+            _ => Some(usual),
+        }
     }
 
     /// All of them.
@@ -150,5 +159,74 @@ impl Default for Routes {
             [Method::POST, Method::PATCH],
             Pattern::any(),
         )])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the gateway builds them: those of the configuration, then one for everything else.
+    fn routes(configured: &[(&str, Mode)], default: Mode) -> Routes {
+        let route = |name: &str, pattern, mode| Route {
+            mode,
+            ..Route::new(RouteName::new(name).unwrap(), [Method::POST], pattern)
+        };
+        let configured = configured
+            .iter()
+            .map(|(path, mode)| route(path, Pattern::parse(path).unwrap(), *mode));
+        let default = route("default", Pattern::any(), default);
+        Routes::new(configured.chain([default]).collect())
+    }
+
+    fn found(routes: &Routes, path: &str) -> String {
+        let route = routes.find(&Method::POST, path).unwrap();
+        route.name.to_string()
+    }
+
+    /// A route for everything matches any spelling, and must not take a request from the route
+    /// that guards it: with a default of `off` its retries would run twice.
+    #[test]
+    fn an_unusual_spelling_takes_the_route_of_the_usual_one() {
+        for default in [Mode::Off, Mode::Observe, Mode::Enforce] {
+            let routes = routes(&[("/payments", Mode::Enforce)], default);
+            for path in [
+                "/payments",
+                "/payments/",
+                "//payments",
+                "/./payments",
+                "/%70ayments",
+            ] {
+                assert_eq!(found(&routes, path), "/payments", "{path}");
+            }
+            assert_eq!(found(&routes, "/refunds/"), "default");
+        }
+    }
+
+    /// The service may resolve the dots, or not.
+    #[test]
+    fn of_two_readings_the_stricter_decides() {
+        let off_first = routes(
+            &[("/hooks/{*rest}", Mode::Off), ("/payments", Mode::Enforce)],
+            Mode::Off,
+        );
+        assert_eq!(found(&off_first, "/hooks/../payments"), "/payments");
+        assert_eq!(found(&off_first, "/hooks/%2e%2e/payments"), "/payments");
+        assert_eq!(found(&off_first, "/hooks/a/"), "/hooks/{*rest}");
+        let guarded = routes(
+            &[("/payments/{*rest}", Mode::Enforce), ("/hooks", Mode::Off)],
+            Mode::Off,
+        );
+        assert_eq!(found(&guarded, "/payments/../hooks"), "/payments/{*rest}");
+    }
+
+    #[test]
+    fn a_route_for_one_spelling_decides_about_it() {
+        let routes = routes(
+            &[("/payments/", Mode::Off), ("/payments", Mode::Enforce)],
+            Mode::Enforce,
+        );
+        assert_eq!(found(&routes, "/payments/"), "/payments/");
+        assert_eq!(found(&routes, "//payments"), "/payments");
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
-use onlyonce_core::{TombstoneReason, UnknownReason};
+use onlyonce_core::{TombstoneReason, UnknownReason, Upstream};
 use onlyonce_engine::{Finished, Outcome, Runtime};
 use onlyonce_store::Store;
 use tower_service::Service;
@@ -42,6 +42,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB::Error: Into<BoxError>,
     {
         let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+        let attempt = execution.attempt();
         parts.extensions.insert(execution);
         let body = Body::whole(content.data, content.trailers);
         let (Ok(response), Some(route)) = (
@@ -54,7 +55,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 "the service failed while it was at work",
             );
         };
-        self.settle(route, &method, response).await
+        self.settle(route, &method, attempt, response).await
     }
 
     /// The word of the inner service about the key, taken out of its response: from an extension,
@@ -70,6 +71,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         &self,
         route: &Route,
         method: &Method,
+        attempt: u16,
         mut response: Response<RB>,
     ) -> Finished<Answer<RB>>
     where
@@ -81,7 +83,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             Some(_) => UnknownReason::HandlerSaidSo,
             None => UnknownReason::NoCompleteAnswer,
         };
-        match said.unwrap_or_else(|| route.statuses.of(status.as_u16())) {
+        match said.unwrap_or_else(|| by_status(route, attempt, status)) {
             Settle::Completed => complete(route, method, response).await,
             Settle::NotStored => passed(Outcome::Rejected, response),
             Settle::Released => passed(Outcome::Released, response),
@@ -95,6 +97,19 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             ),
         }
     }
+}
+
+/// What a status means for the key.
+fn by_status(route: &Route, attempt: u16, status: StatusCode) -> Settle {
+    let repeats = match route.policy.upstream() {
+        Upstream::Dedupes { .. } => attempt > 1,
+        Upstream::Opaque { .. } | Upstream::Transactional => false,
+    };
+    if repeats && status == StatusCode::CONFLICT {
+        // A service that recognises the key says so while the first attempt is still at work.
+        return Settle::Unknown;
+    }
+    route.statuses.of(status.as_u16())
 }
 
 /// Reads the response to its end, so that it can be stored before anybody sees it.

@@ -12,6 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use http::{Response, StatusCode};
+use onlyonce_core::{Policy, Upstream};
 use onlyonce_engine::EngineConfig;
 use onlyonce_http::{Config, Execution, Settle, Statuses};
 use onlyonce_store::MemoryStore;
@@ -293,4 +294,28 @@ async fn the_layer_is_an_ordinary_tower_layer() {
     read(response).await.assert_is(200, "plain");
     let retry = read(service.oneshot(post("k")).await.unwrap()).await;
     assert!(retry.is_replay());
+}
+
+/// A service that recognises the key answers 409 while the first attempt is still at work. Storing
+/// that would hide the charge that follows from every retry.
+#[tokio::test]
+async fn a_conflict_of_a_repeated_attempt_is_not_its_outcome() {
+    let runs = Runs::default();
+    let router = runs.router(|run| match run {
+        1 => StatusCode::GATEWAY_TIMEOUT.into_response(),
+        2 => StatusCode::CONFLICT.into_response(),
+        _ => StatusCode::CREATED.into_response(),
+    });
+    let dedupes = Upstream::Dedupes { reexecute: true };
+    let config = config(|route| {
+        route.policy = Policy::builder().upstream(dedupes).build().unwrap();
+    });
+    let router = guard(router, config).await;
+    let codes = [504, 502, 201, 201];
+    for (number, status) in codes.into_iter().enumerate() {
+        let answer = ask(&router, post("k")).await;
+        assert_eq!((number, answer.status), (number, status));
+        assert_eq!(answer.is_replay(), number == 3);
+    }
+    assert_eq!(runs.count(), 3);
 }

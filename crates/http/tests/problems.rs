@@ -19,7 +19,7 @@ use common::*;
 const INSTANCE: uuid::Uuid = uuid::Uuid::from_u128(7);
 
 /// As in the table of the design.
-const STATUSES: [(&str, u16); 14] = [
+const STATUSES: [(&str, u16); 15] = [
     ("idempotency_key_required", 400),
     ("idempotency_key_invalid", 400),
     ("idempotency_key_reused_with_different_payload", 422),
@@ -29,6 +29,7 @@ const STATUSES: [(&str, u16); 14] = [
     ("idempotency_key_already_used", 409),
     ("idempotency_store_unavailable", 503),
     ("upstream_unreachable", 503),
+    ("upstream_no_answer", 502),
     ("idempotency_payload_too_large", 413),
     ("idempotency_overloaded", 503),
     ("idempotency_principal_required", 401),

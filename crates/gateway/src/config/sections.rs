@@ -115,9 +115,10 @@ impl Default for Upstream {
             idle_timeout: Duration::from_secs(30),
             total_timeout: Duration::from_secs(60),
             pool_idle_max: 64,
-            // Below the keep-alive of common servers, so that the upstream is rarely the one
-            // that closes: a request sent into a closing connection has an unknown outcome.
-            pool_idle_timeout: Duration::from_secs(15),
+            // Well below the keep-alive of common servers, some of which close after 2 s, so that
+            // the upstream is rarely the one that closes: a request sent into a closing connection
+            // has an unknown outcome, and a new connection costs next to nothing.
+            pool_idle_timeout: Duration::from_secs(1),
             ca_file: None,
             health_interval: Duration::from_secs(5),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -13,6 +13,10 @@ use tokio_rustls::TlsConnector;
 use super::failure::{Failure, describe};
 use super::io::{Counted, Written};
 use super::{RequestBody, Sender};
+
+/// An HTTP/2 connection serves everybody: one that died silently must be noticed soon.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where to connect to, and how.
 #[derive(Clone)]
@@ -73,7 +77,12 @@ impl Connector {
         let stream = TokioIo::new(stream);
         if self.http2 {
             let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder.adaptive_window(true);
+            builder
+                .adaptive_window(true)
+                .timer(TokioTimer::new())
+                .keep_alive_interval(KEEP_ALIVE_EVERY)
+                .keep_alive_timeout(KEEP_ALIVE_PATIENCE)
+                .keep_alive_while_idle(true);
             let shaken = builder.handshake::<_, RequestBody>(stream).await;
             let (sender, connection) = shaken.map_err(|error| describe(&error))?;
             tokio::spawn(async move { drop(connection.await) });

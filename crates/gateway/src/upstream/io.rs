@@ -14,6 +14,11 @@ use tokio::net::TcpStream;
 pub(crate) struct Written(Arc<AtomicU64>);
 
 impl Written {
+    /// Whether both count for the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }

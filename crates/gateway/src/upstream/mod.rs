@@ -9,6 +9,8 @@ mod failure;
 mod io;
 mod pool;
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,7 +24,12 @@ use tokio::time::Instant;
 pub(crate) use body::{AnswerBody, Timed};
 pub(crate) use connect::Connector;
 pub(crate) use failure::Failure;
+use failure::Sent;
+use io::Written;
 use pool::{Lease, Pool};
+
+/// How often an upload is looked at within the time for an answer: how precise that time is.
+const LOOKS_PER_TIMEOUT: u32 = 16;
 
 /// A request body on its way to the upstream.
 pub(crate) type RequestBody = onlyonce_http::Body<Timed<Incoming>>;
@@ -173,25 +180,63 @@ impl Upstream {
         request: Request<RequestBody>,
     ) -> Result<Response<AnswerBody>, (Failure, Option<Request<RequestBody>>)> {
         let before = lease.written.bytes();
+        let shared = matches!(lease.sender, Sender::Http2(_));
+        let ends_in_head = request.body().is_end_stream();
         // What is written is more than the body, so this errs on the side of "sent".
-        let body_bytes = request.body().size_hint().exact().unwrap_or(0);
-        let answer = tokio::time::timeout(self.response_timeout, lease.sender.send(request)).await;
-        match answer {
-            Ok(Ok(response)) => {
-                let unsent = lease.written.bytes() - before < body_bytes;
+        let body_bytes = request.body().size_hint().exact();
+        let uploads = !request.body().is_whole() && !ends_in_head;
+        let written = uploads.then(|| lease.written.clone());
+        let answer = self.in_time(lease.sender.send(request), written.as_ref());
+        match answer.await {
+            Some(Ok(response)) => {
+                let unsent = lease.written.bytes() - before < body_bytes.unwrap_or(0);
                 let timeout = self.idle_timeout;
                 Ok(AnswerBody::of(response, lease, unsent, timeout))
             }
-            Ok(Err(mut error)) => {
+            Some(Err(mut error)) => {
                 if let Some(unsent) = error.take_message() {
                     // The connection never took it.
                     let text = failure::describe(error.error());
                     return Err((Failure::NeverSent(text), Some(unsent)));
                 }
                 let wrote = lease.written.bytes() != before;
-                Err((Failure::of(error.error(), wrote), None))
+                let sent = if shared {
+                    Sent::AmongOthers { ends_in_head }
+                } else {
+                    Sent::Alone { wrote }
+                };
+                Err((Failure::of(error.error(), sent), None))
             }
-            Err(_) => Err((Failure::TimedOut(self.response_timeout), None)),
+            None => {
+                // A connection that has gone silent must not take the next request, too.
+                lease.discard();
+                Err((Failure::TimedOut(self.response_timeout), None))
+            }
         }
+    }
+
+    /// Waits for an answer. What `uploads` counts may go out for as long as it does: the time for
+    /// the answer begins at its last byte.
+    async fn in_time<T>(
+        &self,
+        sending: impl Future<Output = T>,
+        uploads: Option<&Written>,
+    ) -> Option<T> {
+        let Some(written) = uploads else {
+            let sending = tokio::time::timeout(self.response_timeout, sending);
+            return sending.await.ok();
+        };
+        let mut sending = pin!(sending);
+        let step = self.response_timeout / LOOKS_PER_TIMEOUT;
+        let (mut bytes, mut looks) = (written.bytes(), 0);
+        while looks < LOOKS_PER_TIMEOUT {
+            if let Ok(answer) = tokio::time::timeout(step, &mut sending).await {
+                return Some(answer);
+            }
+            let now = written.bytes();
+            looks = if now == bytes { looks + 1 } else { 0 };
+            bytes = now;
+        }
+        None
     }
 }

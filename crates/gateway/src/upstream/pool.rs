@@ -94,6 +94,17 @@ impl Pool {
 }
 
 impl Lease {
+    /// Takes an HTTP/2 connection out of use for further requests. Any other ends with its lease.
+    pub(crate) fn discard(self) {
+        let mut shared = lock(&self.pool.shared);
+        if shared
+            .as_ref()
+            .is_some_and(|(_, written)| written.is(&self.written))
+        {
+            *shared = None;
+        }
+    }
+
     /// Gives the connection back for the next request.
     pub(crate) fn give_back(self) {
         let Self {

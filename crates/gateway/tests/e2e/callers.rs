@@ -10,6 +10,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use onlyonce_conformance::http_suite::{Upstream, serve};
 use serde_json::json;
 
+use tokio::net::TcpStream;
+
+use crate::http2;
 use crate::kit::{Call, Scripted, Setup, Stage, send_to};
 use crate::lost::OK;
 
@@ -200,6 +203,50 @@ async fn a_revoked_credential_gets_no_replay() {
     let seen = upstream.seen.all();
     let posts = seen.iter().filter(|seen| seen.start.starts_with("POST "));
     assert_eq!(posts.count(), 1);
+}
+
+/// The question is a request of the gateway's own: it names a host also when the client spoke
+/// HTTP/2, and it says where the client is, as any other request does.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_question_about_a_credential_is_a_whole_request() {
+    for (rule, expected) in [("preserve", "api.test"), ("rewrite", "127.0.0.1")] {
+        let upstream = Scripted::start(|mut wire, seen| async move {
+            while seen.request(&mut wire).await.is_some() {
+                wire.send(OK).await;
+            }
+        })
+        .await;
+        let config = format!("[principal]\nauth_check = \"/auth\"\n[upstream]\nhost = \"{rule}\"");
+        let gateway = Setup::new(upstream.address).config(&config).start().await;
+        let stream = TcpStream::connect(gateway.address)
+            .await
+            .expect("connected");
+        let client = http2::over(stream).await;
+        let call = Call::payment("k").header("connection", "x-hop");
+        for replayed in [false, true] {
+            let answer = http2::ask(&client, &Call::payment("k")).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.is_replay()),
+                (201, replayed)
+            );
+        }
+        let over_http_1 = send_to(gateway.address, &call.header("x-hop", "1")).await;
+        assert!(over_http_1.is_replay(), "{over_http_1:?}");
+        let seen = upstream.seen.all();
+        let questions: Vec<_> = seen
+            .iter()
+            .filter(|request| request.start.starts_with("GET /auth "))
+            .collect();
+        assert_eq!(questions.len(), 2);
+        for question in questions {
+            assert!(
+                question.header("host").starts_with(expected),
+                "{question:?}"
+            );
+            assert_eq!(question.header("x-forwarded-for"), "127.0.0.1");
+            assert!(question.lines("x-hop").is_empty(), "{question:?}");
+        }
+    }
 }
 
 /// Observing must change nothing for anybody: not even what would be refused is refused. What

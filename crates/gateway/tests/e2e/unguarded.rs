@@ -1,17 +1,19 @@
 //! What is not guarded streams through: both ways, at once, in any size.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use crate::kit::{Call, Gateway, Scripted, Setup, Stage, Wire, soon};
+use crate::lost::OK;
 
 const CHUNK_BYTES: usize = 64 * 1024;
-const CHUNKS: usize = 1024;
+const CHUNKS: usize = 2048;
 
 /// Far above what a gateway needs, far below what passes through it here.
-const MEMORY_BYTES_MAX: usize = 40 * 1024 * 1024;
+const MEMORY_BYTES_MAX: usize = 80 * 1024 * 1024;
 
 /// The most memory that the gateway ever had.
 fn peak_bytes(gateway: &Gateway) -> usize {
@@ -179,4 +181,53 @@ async fn a_switch_that_is_refused_is_an_ordinary_answer() {
     assert_eq!(answer.status.as_u16(), 201);
     assert_eq!(answer.header("x-execution"), "1");
     stage.finish();
+}
+
+/// A connection that is switched to another kind of HTTP would carry writes past the guard.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_to_another_http_is_not_passed_on() {
+    for protocol in ["h2c", "H2C", "websocket, h2c", "HTTP/2.0", "TLS/1.2"] {
+        let upstream = Scripted::start(|mut wire, seen| async move {
+            if seen.request(&mut wire).await.is_some() {
+                wire.send(OK).await;
+            }
+        })
+        .await;
+        let gateway = Setup::new(upstream.address).start().await;
+        let mut wire = Wire::connect(gateway.address).await;
+        wire.send(format!(
+            "GET /socket HTTP/1.1\r\nhost: api.test\r\nconnection: upgrade\r\n\
+             upgrade: {protocol}\r\nhttp2-settings: AAMAAABk\r\n\r\n"
+        ))
+        .await;
+        assert_eq!(wire.message().await.expect("an answer").status(), 201);
+        let [request] = &upstream.seen.all()[..] else {
+            panic!("one request was sent");
+        };
+        for name in ["connection", "upgrade", "http2-settings"] {
+            assert!(request.lines(name).is_empty(), "{protocol}: {request:?}");
+        }
+    }
+}
+
+/// The time for an answer begins when the request has ended: an upload that goes on is not cut.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_may_take_longer_than_the_time_for_an_answer() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        if seen.request(&mut wire).await.is_some() {
+            wire.send(OK).await;
+        }
+    })
+    .await;
+    let setup = Setup::new(upstream.address).config("[upstream]\nresponse_timeout = \"400ms\"");
+    let gateway = setup.start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send("PUT /upload HTTP/1.1\r\nhost: api.test\r\ncontent-length: 12\r\n\r\n")
+        .await;
+    for _ in 0..12 {
+        // The work of a slow client: a second and more in all, in steps well within the limit.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(wire.send("x").await);
+    }
+    assert_eq!(wire.message().await.expect("an answer").status(), 201);
 }
