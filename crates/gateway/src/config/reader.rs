@@ -10,10 +10,12 @@ use super::route::Route;
 /// What every variable of the configuration begins with.
 const PREFIX: &str = "ONLYONCE_";
 
-/// Variables that are other programs' business: the file's own name, and the switches of the
-/// tests and benchmarks. Those that end in `_` are beginnings.
-const OTHER_VARIABLES: [&str; 4] = [
+/// Variables that are others' business: the file's own name, the URLs of `onlyonce copy`, and the
+/// switches of the tests and benchmarks. Those that end in `_` are beginnings.
+const OTHER_VARIABLES: [&str; 6] = [
     "ONLYONCE_CONFIG",
+    "ONLYONCE_COPY_FROM",
+    "ONLYONCE_COPY_TO",
     "ONLYONCE_UPDATE",
     "ONLYONCE_SIM_",
     "ONLYONCE_BENCH_",
