@@ -38,6 +38,9 @@ const TARGET: f64 = 0.8;
 const COUNTED: u64 = 500;
 const LOOK: Duration = Duration::from_millis(500);
 
+/// How long the test server for `DynamoDB` may take, which 256 callers fill at once.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What is measured, and how long.
 pub(crate) struct Options {
     pub(crate) rounds: u64,
@@ -134,6 +137,9 @@ async fn dynamodb_store(address: SocketAddr) -> DynamoStore {
     let mut options = DynamoOptions::new("onlyonce");
     options.region = Some("eu-central-1".into());
     options.endpoint = Some(format!("http://{address}"));
+    // A slow machine makes small figures, and ends no benchmark.
+    options.deadline = PATIENCE;
+    options.request_timeout = PATIENCE;
     // The server takes any.
     options.credentials = Some(DynamoCredentials {
         access_key_id: "any".into(),

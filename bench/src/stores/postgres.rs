@@ -23,7 +23,7 @@ use super::work::CALLERS;
 use crate::records::{body, claimed, completed};
 
 /// Where the keys begin that are claimed for `pgbench` to complete. Their versions are their
-/// numbers, far from those that the server gives.
+/// numbers; what the server draws is another one.
 const FIRST_CLAIMED: u64 = 1 << 50;
 
 /// As many as the store has callers.
@@ -77,8 +77,9 @@ impl Server {
 
     /// Puts rows there without asking the store.
     fn insert(&self, keys: Range<u64>, version: &str, values: &[String]) {
+        // As a replica writes: the rows keep the versions that they are given.
         self.sql(&format!(
-            "INSERT INTO onlyonce_record SELECT sha256(int8send(n)), {version}, {}, 1 \
+            "SET session_replication_role = replica; INSERT INTO onlyonce_record SELECT sha256(int8send(n)), {version}, {}, 1 \
              FROM generate_series({}::bigint, {}) AS n",
             values.join(", "),
             keys.start,

@@ -28,7 +28,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Make or update what a store needs on its server: tables, functions, indexes
     Migrate(MigrateArgs),
-    /// Copy every record from one store to another, also while the first is in use
+    /// Copy every record from one store to another; gateways may go on using the first, unless it
+    /// is embedded
     Copy(CopyArgs),
     /// Look at the keys of a running gateway, and decide about them
     Keys(KeysArgs),
@@ -100,17 +101,30 @@ pub(crate) struct MigrateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "To move to another store with little interruption:\n\
-    1. copy while the gateways serve from the first store;\n\
+    1. copy while the gateways serve from the first store (not from an embedded one, whose folder \
+    belongs to its gateway: leave this step out);\n\
     2. stop the gateways, copy again: only what changed is written;\n\
     3. start the gateways on the second store.\n\n\
     Rows that the second store already has in a newer form are left alone. A copy that was \
-    interrupted goes on with --after and the id that it printed, or simply begins again.")]
+    interrupted goes on with --after and the id that it printed, or simply begins again. Passwords \
+    are best given in ONLYONCE_COPY_FROM and ONLYONCE_COPY_TO, which other users of the machine do \
+    not see.")]
 pub(crate) struct CopyArgs {
     /// The store to read
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ONLYONCE_COPY_FROM",
+        hide_env_values = true
+    )]
     pub(crate) from: String,
     /// The store to write
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ONLYONCE_COPY_TO",
+        hide_env_values = true
+    )]
     pub(crate) to: String,
     /// Begin after this record: the id that an interrupted copy printed
     #[arg(long, value_name = "ID")]

@@ -11,9 +11,16 @@
 
 use std::io::{IsTerminal, Write as _};
 use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use futures_util::{StreamExt, stream};
-use onlyonce_core::{Record, RecordId};
+use onlyonce_core::fingerprint::Algorithm;
+use onlyonce_core::{
+    Fence, FieldDigests, Fingerprint, PrincipalDigest, Record, RecordId, RouteName, State,
+    Timestamp,
+};
 use onlyonce_store::{
     BoxStore, Cursor, Filter, ListStore, Listed, Row, Store, StoreError, Swap, Version,
 };
@@ -31,6 +38,11 @@ const WRITES: usize = 64;
 
 /// How often a record is compared and written again because somebody else wrote it meanwhile.
 const ROUNDS_MAX: usize = 8;
+
+const SAME_STORE: &str = "--from and --to are the same store: nothing was copied";
+
+/// How long the mark of a copy that was killed may stay. It is no key's, so it harms nobody.
+const MARK_STAYS: Duration = Duration::from_secs(600);
 
 /// What a copy did.
 #[derive(Debug, Default)]
@@ -61,7 +73,7 @@ pub(crate) async fn run(args: CopyArgs) -> Result<String, String> {
     let from = url("--from", &args.from)?;
     let to = url("--to", &args.to)?;
     if from == to {
-        return Err("--from and --to are the same store".into());
+        return Err(SAME_STORE.into());
     }
     let after = args.after.as_deref().map(cursor).transpose()?;
     let copy = Copy {
@@ -70,6 +82,7 @@ pub(crate) async fn run(args: CopyArgs) -> Result<String, String> {
         shows: !args.json && std::io::stderr().is_terminal(),
     };
     copy.same_secret().await?;
+    copy.are_two().await?;
     let mut tally = Tally::default();
     copy.all(after, &mut tally).await?;
     let summary = summary(&tally, args.json);
@@ -100,7 +113,7 @@ async fn open(flag: &str, url: &StoreUrl) -> Result<BoxStore, String> {
             Path::new("")
         }
     };
-    let opened = store::open(url, &EmbeddedOptions::new(folder), Cache::default()).await;
+    let opened = store::open(url, &EmbeddedOptions::new(folder), &Cache::default()).await;
     Ok(opened.map_err(|error| format!("{flag}: {error}"))?.store)
 }
 
@@ -111,15 +124,34 @@ struct Copy {
 }
 
 impl Copy {
+    /// One store can be written in two ways: by another name of its host, say. Only the store knows.
+    /// So a mark is written to one, and looked for in the other.
+    async fn are_two(&self) -> Result<(), String> {
+        let id = RecordId::from_bytes(store::random_bytes());
+        let now = self.to.now().await.map_err(writing)?;
+        let mark = mark(now).ok_or("a mark cannot be made")?;
+        let swapped = self.to.swap(&id, None, Some(&mark)).await;
+        let Swap::Won(version) = swapped.map_err(writing)? else {
+            return Err("--to: a random id is taken".into());
+        };
+        let seen = self.from.load(&id).await;
+        let removed = self.to.swap(&id, Some(version), None).await;
+        let is_same = seen.map_err(reading)?.is_some();
+        // Whoever swept it away meanwhile was welcome to.
+        let _ = removed.map_err(writing)?;
+        if is_same {
+            return Err(SAME_STORE.into());
+        }
+        Ok(())
+    }
+
     /// Ids are made with the store's secret, so both must have the same one.
     async fn same_secret(&self) -> Result<(), String> {
-        let candidate = *uuid::Uuid::new_v4().as_bytes();
-        let other = *uuid::Uuid::new_v4().as_bytes();
-        let mut fresh = [0; 32];
-        let (left, right) = fresh.split_at_mut(16);
-        left.copy_from_slice(&candidate);
-        right.copy_from_slice(&other);
-        let secret = self.from.secret(fresh).await.map_err(reading)?;
+        let secret = self
+            .from
+            .secret(store::random_bytes())
+            .await
+            .map_err(reading)?;
         let theirs = self.to.secret(secret).await.map_err(writing)?;
         if theirs == secret {
             return Ok(());
@@ -241,6 +273,28 @@ impl Copy {
         );
         let _ = terminal.flush();
     }
+}
+
+/// A row that means nothing and goes by itself.
+fn mark(now: Timestamp) -> Option<Record> {
+    Some(Record {
+        fingerprint: Fingerprint {
+            algorithm: Algorithm::Raw,
+            digest: [0; 32],
+        },
+        fields: FieldDigests::default(),
+        fence: Fence::from_bytes([0; 16]),
+        attempt: 1,
+        state: State::Released {
+            expires_at: now.after(MARK_STAYS),
+        },
+        created_at: now,
+        updated_at: now,
+        route: RouteName::new("copy")?,
+        principal: PrincipalDigest::from_bytes([0; 8]),
+        response_schema: 1,
+        memo: Bytes::new(),
+    })
 }
 
 /// Whether what is there needs no writing: the same, or newer.

@@ -139,8 +139,10 @@ impl Gateway {
 }
 
 async fn engine(config: &Config) -> Result<Engine<BoxStore>, String> {
-    let Opened { store, warnings } =
-        store::open(&config.top.store, &config.embedded_options(), config.cache).await?;
+    let embedded = config.embedded_options();
+    // Opening is large, and done once: it need not be part of everything that follows.
+    let opening = Box::pin(store::open(&config.top.store, &embedded, &config.cache));
+    let Opened { store, warnings } = opening.await?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }

@@ -5,9 +5,9 @@ use onlyonce_store::{BoxStore, ListStore, MemoryStore, Store, Tiered};
 use onlyonce_store_dynamodb::{DynamoOptions, DynamoStore};
 use onlyonce_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use onlyonce_store_postgres::{Migrated, PostgresOptions, PostgresStore};
-use onlyonce_store_redis::{RedisOptions, RedisStore};
+use onlyonce_store_redis::{RedisCache, RedisOptions, RedisStore};
 
-use crate::config::{Cache, StoreUrl};
+use crate::config::{Cache, CacheUrl, StoreUrl};
 
 /// An open store, and what its operator should know about it.
 pub(crate) struct Opened {
@@ -26,14 +26,14 @@ impl Opened {
 }
 
 /// Opens the store. `embedded` says how, if it is the embedded one; `cache`, what to keep of a
-/// shared one in this process.
+/// shared one.
 ///
 /// # Errors
 /// With the setting to change.
 pub(crate) async fn open(
     url: &StoreUrl,
     embedded: &EmbeddedOptions,
-    cache: Cache,
+    cache: &Cache,
 ) -> Result<Opened, String> {
     match url {
         StoreUrl::Memory => Ok(Opened {
@@ -47,21 +47,25 @@ pub(crate) async fn open(
         StoreUrl::Postgres(url) => {
             let options = PostgresOptions::from_url(url.reveal()).map_err(named)?;
             let store = PostgresStore::open(&options).await.map_err(named)?;
-            Ok(Opened::quietly(cached(store, cache)))
+            let warnings = store.warnings();
+            Ok(Opened {
+                store: cached(store, cache).await?,
+                warnings,
+            })
         }
         StoreUrl::Redis(url) => {
             let options = RedisOptions::from_url(url.reveal()).map_err(named)?;
             let store = RedisStore::open(&options).await.map_err(named)?;
             let warnings = store.warnings();
             Ok(Opened {
-                store: cached(store, cache),
+                store: cached(store, cache).await?,
                 warnings,
             })
         }
         StoreUrl::Dynamo(url) => {
             let options = DynamoOptions::from_url(url.reveal()).map_err(named)?;
             let store = DynamoStore::open(&options).await.map_err(named)?;
-            Ok(Opened::quietly(cached(store, cache)))
+            Ok(Opened::quietly(cached(store, cache).await?))
         }
     }
 }
@@ -95,13 +99,31 @@ pub(crate) async fn migrate(url: &StoreUrl) -> Result<String, String> {
     }
 }
 
-fn cached(store: impl Store + ListStore, cache: Cache) -> BoxStore {
-    if cache.bytes == 0 {
-        return BoxStore::new(store);
-    }
+async fn cached(store: impl Store + ListStore, cache: &Cache) -> Result<BoxStore, String> {
     let mut options = TieredOptions::default();
     options.age_max = cache.age_max;
-    BoxStore::new(Tiered::new(store, MemoryCache::new(cache.bytes), options))
+    if let Some(CacheUrl(url)) = &cache.redis {
+        let of_cache = |error| format!("cache.redis: {error}");
+        let server = RedisOptions::from_url(url.reveal()).map_err(of_cache)?;
+        // What the cache gives must come from a gateway on the same store.
+        let secret = store.secret(random_bytes()).await.map_err(named)?;
+        let cache = RedisCache::new(&server, &secret, cache.age_max).map_err(of_cache)?;
+        return Ok(BoxStore::new(Tiered::new(store, cache, options)));
+    }
+    if cache.bytes == 0 {
+        return Ok(BoxStore::new(store));
+    }
+    let cache = MemoryCache::new(cache.bytes);
+    Ok(BoxStore::new(Tiered::new(store, cache, options)))
+}
+
+/// A candidate for a store's secret, of which the first is kept.
+pub(crate) fn random_bytes() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let (left, right) = bytes.split_at_mut(16);
+    left.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    right.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    bytes
 }
 
 fn named(error: impl std::fmt::Display) -> String {

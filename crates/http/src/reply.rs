@@ -8,9 +8,9 @@ use onlyonce_store::Store;
 use serde_json::json;
 
 use crate::service::{Asked, Guard};
-use crate::stored::{REPLAYED, headers};
+use crate::stored::REPLAYED;
 use crate::work::Answer;
-use crate::{Body, Code, InFlight, Problem, Route};
+use crate::{Body, Code, InFlight, Problem, ResponsePolicy, Route};
 
 /// The shortest and longest `Retry-After`, in seconds.
 pub(crate) const RETRY_SECONDS_MIN: u64 = 1;
@@ -40,7 +40,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 if let Err(refusal) = self.may_replay(check).await {
                     return refusal.map(|body| Body::whole(body, None));
                 }
-                match replayed(replay) {
+                match replayed(&route.response, replay) {
                     Some(response) => return response,
                     None => self.not_replayable(TombstoneReason::NotStorable),
                 }
@@ -173,14 +173,15 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 
 /// The first answer, byte for byte, marked as a replay. `None` when its status is none that HTTP
 /// knows: any other would be a lie.
-fn replayed<B>(replay: Replay) -> Option<Response<Body<B>>> {
+fn replayed<B>(policy: &ResponsePolicy, replay: Replay) -> Option<Response<Body<B>>> {
     let stored = replay.response;
     let status = StatusCode::from_u16(stored.status).ok()?;
-    let trailers = Some(headers(&stored.trailers)).filter(|trailers| !trailers.is_empty());
+    let trailers = policy.give_again(&stored.trailers);
+    let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
     let announced = trailers.as_ref().and_then(announcement);
     let mut response = Response::new(Body::whole(stored.body, trailers));
     *response.status_mut() = status;
-    *response.headers_mut() = headers(&stored.headers);
+    *response.headers_mut() = policy.give_again(&stored.headers);
     if let Some(names) = announced {
         response.headers_mut().insert(header::TRAILER, names);
     }

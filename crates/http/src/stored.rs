@@ -76,6 +76,25 @@ impl ResponsePolicy {
         })
     }
 
+    /// Stored header lines as a map. What was stored was valid once; a line that is not any more is
+    /// left out rather than failing the replay.
+    ///
+    /// An application that settles its key in the store itself may have written lines that are
+    /// not stored here: cookies, secrets, or a wrong length, which would break the framing of the
+    /// answers that follow. They are left out as well.
+    pub(crate) fn give_again(&self, block: &HeaderBlock) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in block.iter() {
+            let line = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value));
+            if let (Ok(name), Ok(value)) = line
+                && self.keeps(&name)
+            {
+                map.append(name, value);
+            }
+        }
+        map
+    }
+
     fn keeps(&self, name: &HeaderName) -> bool {
         !NEVER_STORED.contains(name)
             && (self.cookies || name != header::SET_COOKIE)
@@ -121,23 +140,6 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
         .collect()
 }
 
-/// Header lines as a map. What was stored was valid once; a line that is not any more is left
-/// out rather than failing the replay. So is a line about the connection, which an application
-/// that writes to the store itself may have left there: a wrong length would break the framing of
-/// the answers that follow.
-pub(crate) fn headers(block: &HeaderBlock) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    for (name, value) in block.iter() {
-        let line = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value));
-        if let (Ok(name), Ok(value)) = line
-            && !NEVER_STORED.contains(&name)
-        {
-            map.append(name, value);
-        }
-    }
-    map
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +156,12 @@ mod tests {
 
     fn stored(policy: &ResponsePolicy, lines: &[(&'static str, &'static str)]) -> Vec<String> {
         let stored = policy.store(&head(lines), Bytes::new(), None).unwrap();
-        headers(&stored.headers)
+        let as_stored = ResponsePolicy {
+            cookies: true,
+            ..ResponsePolicy::default()
+        };
+        as_stored
+            .give_again(&stored.headers)
             .keys()
             .map(ToString::to_string)
             .collect()
@@ -183,9 +190,29 @@ mod tests {
     #[test]
     fn a_stored_line_about_the_connection_is_not_given_again() {
         let lines: [(&[u8], &[u8]); 2] = [(b"content-length", b"10"), (b"x-a", b"1")];
-        let map = headers(&HeaderBlock::from_lines(lines).unwrap());
+        let block = HeaderBlock::from_lines(lines).unwrap();
+        let map = ResponsePolicy::default().give_again(&block);
         assert_eq!(map.len(), 1);
         assert!(map.contains_key("x-a"));
+    }
+
+    /// It may also have stored what the route does not: the route's word counts for both.
+    #[test]
+    fn a_stored_line_that_the_route_does_not_store_is_not_given_again() {
+        let lines: [(&[u8], &[u8]); 3] = [(b"set-cookie", b"s=1"), (b"x-a", b"1"), (b"x-b", b"2")];
+        let block = HeaderBlock::from_lines(lines).unwrap();
+        let given = |policy: &ResponsePolicy| {
+            let map = policy.give_again(&block);
+            map.keys().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let mut policy = ResponsePolicy::default();
+        assert_eq!(given(&policy), ["x-a", "x-b"]);
+        policy.cookies = true;
+        assert_eq!(given(&policy), ["set-cookie", "x-a", "x-b"]);
+        policy.deny = vec![HeaderName::from_static("x-a")];
+        assert_eq!(given(&policy), ["set-cookie", "x-b"]);
+        policy.allow = vec![HeaderName::from_static("x-b")];
+        assert_eq!(given(&policy), ["x-b"]);
     }
 
     #[test]

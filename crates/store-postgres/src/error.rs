@@ -75,6 +75,26 @@ pub enum OpenError {
         /// Why not.
         reason: String,
     },
+    /// Anybody may create things beside the tables.
+    #[error(
+        "at {place} every user of the database may create functions and operators in the schema {schema:?}, and with them change what onlyonce does there: run `REVOKE CREATE ON SCHEMA \"{schema}\" FROM PUBLIC`, name another one with schema= in the store URL, or accept that with shared_schema=allow"
+    )]
+    SharedSchema {
+        /// Host and port.
+        place: String,
+        /// The schema.
+        schema: String,
+    },
+    /// Earlier statements were not answered, and the server still works on them.
+    #[error(
+        "PostgreSQL at {place} still works on {statements} statements that it did not answer in time: no more are sent on this connection until they end; look at its disk and at the standby that it waits for"
+    )]
+    Stalled {
+        /// Host and port.
+        place: String,
+        /// How many.
+        statements: usize,
+    },
     /// The tables are missing or of an older build.
     #[error(
         "the schema {schema:?} has version {found}, this onlyonce needs {needed}: run `onlyonce migrate --store URL`, or start with `serve --migrate`"

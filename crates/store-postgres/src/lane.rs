@@ -22,8 +22,12 @@ use crate::slot::Slot;
 /// How long a lane without a connection leaves the work to the others.
 const DOWN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Before a swap whose row was locked is tried again.
-const LOCKED_PAUSE: Duration = Duration::from_millis(10);
+/// The first pause before a swap whose row was locked is tried again; then twice as long each time.
+/// Every try keeps a lane busy for `lock_timeout`, which the swaps of other rows need.
+pub(crate) const LOCKED_PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// The longest such pause: how much later than the row is free a swap may be.
+const LOCKED_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Lane {
     pub(crate) queue: Arc<Queue>,
@@ -120,8 +124,11 @@ impl Lane {
                 queue.push(entry);
                 continue;
             }
+            // The last try is at the end of its time.
+            let next_try = (now + entry.locked_pause).min(entry.give_up_at);
+            entry.locked_pause = (entry.locked_pause * 2).min(LOCKED_PAUSE_MAX);
             tokio::spawn(async move {
-                tokio::time::sleep(LOCKED_PAUSE).await;
+                tokio::time::sleep_until(next_try).await;
                 queue.push(entry);
             });
         }

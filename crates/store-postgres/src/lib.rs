@@ -15,15 +15,17 @@
 //! | `url`, `options` | every limit, with its default and the reason for it |
 //! | `error` | one line that names what to change; what a failure proves |
 //! | `migrate` | the schema, from the files in `migrations` |
-//! | `session`, `tls` | one connection, looked at before it is used |
-//! | `slot` | a place for one, made anew when it is lost |
+//! | `session`, `judge`, `tls` | one connection, looked at before it is used |
+//! | `slot`, `backend` | a place for one, made anew when it is lost; what the server still does for a lost one |
 //! | `columns`, `lines` | a record as columns that people can read |
 //! | `queue`, `lane` | many swaps become one statement |
 //! | `store`, `list` | the handle |
 //! | `token` | how an app settles its key inside its own transaction |
 
+mod backend;
 mod columns;
 mod error;
+mod judge;
 mod lane;
 mod lines;
 mod list;

@@ -53,6 +53,9 @@ pub struct PostgresOptions {
     pub lock_timeout: Duration,
     /// Whether a server that may lose acknowledged writes is accepted. Default: no.
     pub allow_unsafe: bool,
+    /// Whether a schema is accepted in which every user of the database may create things, as in
+    /// `public` before `PostgreSQL` 15. Default: no.
+    pub allow_shared_schema: bool,
     /// How many swaps share one statement. Default: 128.
     pub batch_swaps_max: usize,
     /// How many bytes share one statement; one record may go over. Default: 4 MiB.
@@ -78,6 +81,7 @@ impl PostgresOptions {
     /// | `statement_timeout_ms` | in milliseconds |
     /// | `application_name` | as the server's logs show it |
     /// | `unsafe_settings` | `allow`: use a server that may lose acknowledged writes |
+    /// | `shared_schema` | `allow`: use a schema in which every user may create things |
     ///
     /// # Errors
     /// When it cannot be read; the error names the part, and never shows the password.
@@ -98,6 +102,7 @@ impl PostgresOptions {
             statement_timeout: Duration::from_secs(4),
             lock_timeout: Duration::from_millis(25),
             allow_unsafe: false,
+            allow_shared_schema: false,
             batch_swaps_max: 128,
             batch_bytes_max: 4 * MIB,
             queue_swaps_max: 4096,

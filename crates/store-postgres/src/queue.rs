@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use onlyonce_core::RecordId;
 use onlyonce_store::{StoreError, Swap, Version};
@@ -19,6 +20,8 @@ pub(crate) struct Entry {
     pub(crate) reply: oneshot::Sender<Result<Swap, StoreError>>,
     /// It was in a batch that failed, so it goes by itself.
     pub(crate) alone: bool,
+    /// How long to wait if its row is locked, before it is tried again.
+    pub(crate) locked_pause: Duration,
     /// When it is no longer tried.
     pub(crate) give_up_at: Instant,
     /// Its room in the queue, given back with it.

@@ -4,14 +4,16 @@
 //! the tables of this build. That is asked of every connection, because after a failover the
 //! same address may lead to another server.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use rustls::ClientConfig;
 use tokio::task::AbortHandle;
 use tokio_postgres::config::{SslMode as Mode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage, SimpleQueryRow, Statement};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage, Statement};
 
+use crate::backend::{self, Backend};
 use crate::columns::NAMES;
 use crate::error::{chain, said};
 use crate::options::{PostgresOptions, SslMode};
@@ -21,18 +23,23 @@ use crate::{OpenError, migrate};
 /// What `onlyonce_swap` takes: an array for each column, and the record's version.
 const SWAP_ARGUMENTS: usize = 27;
 
-/// `gen_random_uuid` came with 13.
-const SERVER_VERSION_MIN: u32 = 130_000;
+/// How many unanswered statements of one slot the server may still work on before that slot makes
+/// no new connection. More than one, because a line that broke says nothing about the server.
+const STALLED_MAX: usize = 2;
 
 /// Makes connections.
 pub(crate) struct Connector {
     pub(crate) options: PostgresOptions,
     tls: Option<Arc<ClientConfig>>,
+    /// What was found and accepted, because the options say so.
+    pub(crate) accepted: Mutex<BTreeSet<String>>,
 }
 
 /// A connection.
 pub(crate) struct Link {
     pub(crate) client: Client,
+    /// The server's side of it; `None` until it was asked.
+    pub(crate) backend: Option<Backend>,
     driver: AbortHandle,
 }
 
@@ -82,7 +89,11 @@ impl Connector {
         };
         let tls = check.map(|check| tls::config(check, ca_file)).transpose();
         let tls = tls.map_err(OpenError::Tls)?;
-        Ok(Self { options, tls })
+        Ok(Self {
+            options,
+            tls,
+            accepted: Mutex::default(),
+        })
     }
 
     /// A connection whose server takes writes and keeps them. Its schema is not looked at.
@@ -97,13 +108,29 @@ impl Connector {
         }
     }
 
-    /// A connection that is ready for everything.
-    pub(crate) async fn session(&self) -> Result<Session, OpenError> {
+    /// A connection that is ready for everything, and those of the backends that were left
+    /// behind which are still at work.
+    ///
+    /// # Errors
+    /// Also when those are too many.
+    pub(crate) async fn session(
+        &self,
+        left: &[Backend],
+    ) -> Result<(Session, Vec<Backend>), OpenError> {
         let patience = self.options.connect_timeout;
         let connecting = async {
             let link = self.establish().await?;
+            let working = backend::working(&link.client, left).await;
+            let working =
+                working.map_err(|error| self.server_error("looking at its work", &error))?;
+            if working.len() >= STALLED_MAX {
+                return Err(OpenError::Stalled {
+                    place: self.options.place(),
+                    statements: working.len(),
+                });
+            }
             migrate::check(&link.client, &self.options).await?;
-            self.prepare(link).await
+            Ok((self.prepare(link).await?, working))
         };
         match tokio::time::timeout(patience, connecting).await {
             Ok(session) => session,
@@ -116,7 +143,7 @@ impl Connector {
 
     async fn establish(&self) -> Result<Link, OpenError> {
         let config = &self.options.config;
-        let link = match &self.tls {
+        let mut link = match &self.tls {
             None => {
                 let connected = config.connect(NoTls).await;
                 let (client, connection) = connected.map_err(|error| self.refused(&error))?;
@@ -128,24 +155,30 @@ impl Connector {
                 Link::new(client, connection)
             }
         };
-        self.look(&link.client).await?;
+        link.backend = self.look(&link.client).await?;
         Ok(link)
     }
 
     /// Sets the session up and looks at the server, in one round trip.
-    async fn look(&self, client: &Client) -> Result<(), OpenError> {
+    async fn look(&self, client: &Client) -> Result<Option<Backend>, OpenError> {
         let options = &self.options;
-        // Plans never depend on how small the table was when they were made, and every inner
-        // statement of a swap sees what was committed before it.
+        // It is asked before the schema is in the path, because somebody else's operators may be
+        // in it. Plans never depend on how small the table was when they were made, and every
+        // inner statement of a swap sees what was committed before it.
         let setup = format!(
-            "SET search_path = \"{}\", pg_temp; SET statement_timeout = {}; \
-             SET lock_timeout = {}; SET enable_seqscan = off; SET jit = off; \
-             SET plan_cache_mode = force_generic_plan; SET client_min_messages = warning; \
-             SET default_transaction_isolation = 'read committed'; \
+            "SET search_path = pg_catalog, pg_temp; \
              SELECT current_setting('transaction_read_only'), pg_is_in_recovery()::text, \
              current_setting('fsync'), current_setting('full_page_writes'), \
              current_setting('synchronous_commit'), current_setting('server_encoding'), \
-             current_setting('server_version_num')",
+             current_setting('server_version_num'), \
+             (SELECT has_schema_privilege('public', oid, 'CREATE')::text \
+              FROM pg_namespace WHERE nspname = '{}'), {}; \
+             SET search_path = \"{}\", pg_temp; SET statement_timeout = {}; \
+             SET lock_timeout = {}; SET enable_seqscan = off; SET jit = off; \
+             SET plan_cache_mode = force_generic_plan; SET client_min_messages = warning; \
+             SET default_transaction_isolation = 'read committed'",
+            options.schema.replace('\'', "''"),
+            backend::IDENTITY,
             options.schema,
             options.statement_timeout.as_millis().max(1),
             options.lock_timeout.as_millis().max(1),
@@ -164,45 +197,7 @@ impl Connector {
             let asked = client.batch_execute("SET synchronous_commit = on").await;
             asked.map_err(|error| self.server_error("setting a session up", &error))?;
         }
-        Ok(())
-    }
-
-    fn judge(&self, row: &SimpleQueryRow) -> Result<(), OpenError> {
-        let place = || self.options.place();
-        let read_only = |reason| OpenError::ReadOnly {
-            place: place(),
-            reason,
-        };
-        if row.get(1) != Some("false") {
-            return Err(read_only("it is a standby"));
-        }
-        if row.get(0) != Some("off") {
-            return Err(read_only("default_transaction_read_only is on"));
-        }
-        for (column, setting, remedy) in [
-            (2, "fsync = off", "fsync = on"),
-            (3, "full_page_writes = off", "full_page_writes = on"),
-        ] {
-            if row.get(column) == Some("off") && !self.options.allow_unsafe {
-                return Err(OpenError::Unsafe {
-                    place: place(),
-                    setting: setting.into(),
-                    remedy,
-                });
-            }
-        }
-        let encoding = row.get(5).unwrap_or_default();
-        if encoding != "UTF8" {
-            let reason = format!(
-                "the database has the encoding {encoding}: use one that was created with ENCODING 'UTF8'"
-            );
-            return Err(self.unfit(reason));
-        }
-        let version: u32 = row.get(6).and_then(|text| text.parse().ok()).unwrap_or(0);
-        if version < SERVER_VERSION_MIN {
-            return Err(self.unfit("PostgreSQL 13 or newer is needed".into()));
-        }
-        Ok(())
+        Ok(Backend::read(row, 8))
     }
 
     async fn prepare(&self, link: Link) -> Result<Session, OpenError> {
@@ -294,7 +289,7 @@ impl Connector {
         server_error(&self.options, what, error)
     }
 
-    fn unfit(&self, reason: String) -> OpenError {
+    pub(crate) fn unfit(&self, reason: String) -> OpenError {
         OpenError::Unfit {
             place: self.options.place(),
             reason,
@@ -342,6 +337,7 @@ impl Link {
         });
         Self {
             client,
+            backend: None,
             driver: driver.abort_handle(),
         }
     }

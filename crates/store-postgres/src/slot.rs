@@ -1,7 +1,8 @@
 //! A place for one connection, which is made when it is needed.
 //!
 //! After a failed attempt the next one waits, twice as long each time; whoever asks meanwhile is
-//! told at once why there is none. So no caller waits for longer than one attempt takes.
+//! told at once why there is none. So no caller waits for longer than one attempt takes. While the
+//! server still works on what it did not answer, there is none either: see `backend`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,6 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::OpenError;
+use crate::backend::Backend;
 use crate::error::{Failure, failure};
 use crate::session::{Connector, Session};
 
@@ -21,10 +23,21 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The longest pause: how much later than the server the store may be back.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// The pauses when the server has not ended what it was asked before. A look costs it a connection.
+const STALLED_PAUSE_MIN: Duration = Duration::from_millis(100);
+const STALLED_PAUSE_MAX: Duration = Duration::from_secs(2);
+
 pub(crate) struct Slot {
     connector: Arc<Connector>,
-    session: RwLock<Option<Arc<Session>>>,
+    place: RwLock<Place>,
     attempts: Mutex<Attempts>,
+}
+
+#[derive(Default)]
+struct Place {
+    session: Option<Arc<Session>>,
+    /// The backends of sessions that were given up, and may still be at work.
+    left: Vec<Backend>,
 }
 
 #[derive(Default)]
@@ -37,17 +50,19 @@ impl Slot {
     pub(crate) fn new(connector: Arc<Connector>, session: Option<Session>) -> Self {
         Self {
             connector,
-            session: RwLock::new(session.map(Arc::new)),
+            place: RwLock::new(Place {
+                session: session.map(Arc::new),
+                left: Vec::new(),
+            }),
             attempts: Mutex::default(),
         }
     }
 
     /// The connection, if there is one that was not closed.
     fn live(&self) -> Option<Arc<Session>> {
-        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
-        let live = session
-            .as_ref()
-            .filter(|session| !session.link.client.is_closed());
+        let place = self.place.read().unwrap_or_else(PoisonError::into_inner);
+        let session = place.session.as_ref();
+        let live = session.filter(|session| !session.link.client.is_closed());
         live.map(Arc::clone)
     }
 
@@ -68,16 +83,24 @@ impl Slot {
         {
             return Err(StoreError::unavailable(error));
         }
-        match self.connector.session().await {
-            Ok(session) => {
+        let left = self.left();
+        match self.connector.session(&left).await {
+            Ok((session, working)) => {
                 *attempts = Attempts::default();
                 let session = Arc::new(session);
-                self.put(Some(Arc::clone(&session)));
+                self.put(&session, |backend| {
+                    working.contains(backend) || !left.contains(backend)
+                });
                 Ok(session)
             }
             Err(error) => {
                 let unavailable = StoreError::unavailable(&error);
-                attempts.pause = (attempts.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+                let (min, max) = if matches!(error, OpenError::Stalled { .. }) {
+                    (STALLED_PAUSE_MIN, STALLED_PAUSE_MAX)
+                } else {
+                    (PAUSE_MIN, PAUSE_MAX)
+                };
+                attempts.pause = (attempts.pause * 2).clamp(min, max);
                 attempts.failed = Some((error, Instant::now()));
                 Err(unavailable)
             }
@@ -87,17 +110,24 @@ impl Slot {
     /// Gives the connection up, if it is still this one.
     pub(crate) fn leave(&self, session: &Arc<Session>) {
         session.link.cut();
-        let mut current = self.session.write().unwrap_or_else(PoisonError::into_inner);
-        if current
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, session))
-        {
-            *current = None;
+        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+        let current = place.session.as_ref();
+        if current.is_some_and(|current| Arc::ptr_eq(current, session)) {
+            place.session = None;
+            place.left.extend(session.link.backend.clone());
         }
     }
 
-    fn put(&self, session: Option<Arc<Session>>) {
-        *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
+    fn left(&self) -> Vec<Backend> {
+        let place = self.place.read().unwrap_or_else(PoisonError::into_inner);
+        place.left.clone()
+    }
+
+    /// Takes a connection in, and forgets the backends that have ended.
+    fn put(&self, session: &Arc<Session>, is_left: impl FnMut(&Backend) -> bool) {
+        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+        place.session = Some(Arc::clone(session));
+        place.left.retain(is_left);
     }
 }
 

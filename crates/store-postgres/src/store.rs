@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::columns::{self, NewRow, millis};
 use crate::error::{Failure, failure};
-use crate::lane::Lane;
+use crate::lane::{LOCKED_PAUSE_MIN, Lane};
 use crate::queue::{Entry, Queue, Room};
 use crate::session::Connector;
 use crate::slot::{ReadError, Readers, Slot};
@@ -38,6 +38,7 @@ pub struct PostgresStore {
 
 struct Inner {
     options: PostgresOptions,
+    connector: Arc<Connector>,
     queue: Arc<Queue>,
     readers: Readers,
     swaps: Arc<Semaphore>,
@@ -59,7 +60,7 @@ impl PostgresStore {
     /// [`migrate`](crate::migrate).
     pub async fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
         let connector = Arc::new(Connector::new(options)?);
-        let first = connector.session().await?;
+        let (first, _) = connector.session(&[]).await?;
         let options = options.clone();
         let patience = options.statement_timeout + ANSWER_MARGIN;
         let reader_count = (options.pool / 4).max(1);
@@ -91,11 +92,19 @@ impl PostgresStore {
             readers: Readers::new(slots.collect(), patience),
             swaps: Arc::new(Semaphore::new(options.queue_swaps_max)),
             large_rows: Arc::new(Semaphore::new(permits)),
+            connector,
             options,
         };
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// What an operator should know: what is unsafe about the server and was accepted because the
+    /// URL allows it.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.inner.connector.warnings()
     }
 
     /// A place in the queue. Given back once the swap is answered.
@@ -168,6 +177,7 @@ impl Store for PostgresStore {
             next,
             reply,
             alone: false,
+            locked_pause: LOCKED_PAUSE_MIN,
             give_up_at: Instant::now() + options.statement_timeout,
             _room: room,
         });

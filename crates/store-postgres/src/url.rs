@@ -69,7 +69,8 @@ fn set(options: &mut PostgresOptions, name: &str, value: &str) -> Result<(), Str
             options.config.application_name(value);
         }
         "unsafe_settings" if value == "allow" => options.allow_unsafe = true,
-        "unsafe_settings" => return Err("unsafe_settings can only be allow".into()),
+        "shared_schema" if value == "allow" => options.allow_shared_schema = true,
+        "unsafe_settings" | "shared_schema" => return Err(format!("{name} can only be allow")),
         "target_session_attrs" if value == "read-write" => {}
         "target_session_attrs" => {
             return Err(
@@ -79,7 +80,8 @@ fn set(options: &mut PostgresOptions, name: &str, value: &str) -> Result<(), Str
         other => {
             return Err(format!(
                 "unknown parameter {other:?}; known are sslmode, sslrootcert, schema, pool, \
-                 connect_timeout, statement_timeout_ms, application_name and unsafe_settings"
+                 connect_timeout, statement_timeout_ms, application_name, unsafe_settings and \
+                 shared_schema"
             ));
         }
     }

@@ -20,7 +20,7 @@ use onlyonce_conformance::servers::postgres::{
     PASSWORD, Postgres, PostgresOptions as ServerOptions, url_at,
 };
 use onlyonce_conformance::suite::samples::{at, executing, id};
-use onlyonce_store::{Store, StoreError, Swap};
+use onlyonce_store::{Store, StoreError, Swap, Version};
 use onlyonce_store_postgres::{OpenError, PostgresOptions, PostgresStore, migrate};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
@@ -154,6 +154,42 @@ async fn settings_that_lose_acknowledged_writes_are_refused() {
     assert!(matches!(swap, Swap::Won(_)));
 }
 
+/// Before version 15 everybody may create operators and functions in `public`, and with them
+/// change what the store's statements mean.
+#[tokio::test]
+async fn a_schema_where_anybody_may_create_things_is_refused() {
+    let server = migrated().await;
+    let client = client(&server).await;
+    let as_before_15 = "GRANT CREATE ON SCHEMA public TO PUBLIC";
+    client.batch_execute(as_before_15).await.unwrap();
+    let error = refused(&server.url()).await;
+    assert!(matches!(&error, OpenError::SharedSchema { .. }), "{error}");
+    for remedy in [
+        "REVOKE CREATE ON SCHEMA \"public\" FROM PUBLIC",
+        "schema=",
+        "shared_schema=allow",
+    ] {
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+    let error = migrate(&options(&server.url())).await.unwrap_err();
+    assert!(matches!(&error, OpenError::SharedSchema { .. }), "{error}");
+
+    let accepted = format!("{}?shared_schema=allow", server.url());
+    let store = PostgresStore::open(&options(&accepted)).await.unwrap();
+    let warnings = store.warnings();
+    assert!(
+        warnings.iter().any(|line| line.contains("\"public\"")),
+        "{warnings:?}"
+    );
+    // Another schema of the same database is its owner's.
+    let own = options(&format!("{}?schema=onlyonce", server.url()));
+    migrate(&own).await.unwrap();
+    PostgresStore::open(&own).await.unwrap();
+    let remedy = "REVOKE CREATE ON SCHEMA public FROM PUBLIC";
+    client.batch_execute(remedy).await.unwrap();
+    PostgresStore::open(&options(&server.url())).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_database_that_cannot_hold_every_route_is_refused() {
     let server = Postgres::start();
@@ -224,10 +260,10 @@ async fn a_row_that_makes_no_sense_is_corrupt() {
     let server = migrated().await;
     let store = open(&server).await;
     let claim = executing(1, at(5_000));
-    let Swap::Won(version) = store.swap(&id(1), None, Some(&claim)).await.unwrap() else {
-        panic!("the key is free");
-    };
+    let swap = store.swap(&id(1), None, Some(&claim)).await.unwrap();
+    assert!(matches!(swap, Swap::Won(_)));
     let admin = client(&server).await;
+    let mut version = Version(0);
     for (damage, named) in [
         ("state = 'half'", "state"),
         (
@@ -237,8 +273,9 @@ async fn a_row_that_makes_no_sense_is_corrupt() {
         ("state = 'executing', record_version = 9", "upgrade"),
         ("record_version = 1, fence = 'short'", "fence"),
     ] {
-        let update = format!("UPDATE onlyonce_record SET {damage}");
-        admin.batch_execute(&update).await.unwrap();
+        let update = format!("UPDATE onlyonce_record SET {damage} RETURNING version");
+        let updated: i64 = admin.query_one(&update, &[]).await.unwrap().get(0);
+        version = Version(updated.cast_unsigned());
         let load = store.load(&id(1)).await.unwrap_err();
         let lost = store.swap(&id(1), None, Some(&claim)).await.unwrap_err();
         for error in [load, lost] {

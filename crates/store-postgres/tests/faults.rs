@@ -425,3 +425,89 @@ async fn an_orderly_shutdown_tells_no_lies() {
         );
     }
 }
+
+/// A row that stays locked is tried less and less often: every try takes a connection's time from
+/// the rows that are not locked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_row_is_tried_less_and_less_often() {
+    // 10 ms, then twice as long each time up to half a second, fit into three seconds 12 times.
+    const TRIES_MAX: usize = 16;
+    let server = migrated().await;
+    let mut options = options(&server.url());
+    options.statement_timeout = Duration::from_secs(3);
+    let store = PostgresStore::open(&options).await.unwrap();
+    let version = won(claim(&store, 1).await);
+    let mut app = client(&server).await;
+    let held = app.transaction().await.unwrap();
+    let lock = "SELECT FROM onlyonce_record FOR UPDATE";
+    held.query(lock, &[]).await.unwrap();
+    let done = completed(1, "done");
+    let refused = store.swap(&id(1), Some(version), Some(&done)).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })));
+    let tries = server.log().matches("due to lock timeout").count();
+    assert!((2..=TRIES_MAX).contains(&tries), "{tries} tries");
+    held.rollback().await.unwrap();
+    won(store.swap(&id(1), Some(version), Some(&done)).await);
+}
+
+/// Commits that wait for a standby which does not come: callers are refused, the server is not
+/// filled with backends that wait, and when the standby is no longer asked for, all goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn stalled_commits_do_not_pile_up_in_the_server() {
+    const POOL: i64 = 4;
+    const STALLED_EACH_MAX: i64 = 2;
+    let server = migrated().await;
+    let mut options = options(&format!("{}?application_name=the%20store", server.url()));
+    options.statement_timeout = Duration::from_millis(100);
+    let store = PostgresStore::open(&options).await.unwrap();
+    let operator = client(&server).await;
+    stall_commits(&operator, true).await;
+    let mut refused_in_a_row = 0;
+    let mut ambiguous = Vec::new();
+    // Time enough for each connection to be given up and made again several times.
+    for number in 0..10_000 {
+        let error = claim(&store, number).await.unwrap_err();
+        if error.may_have_written() {
+            ambiguous.push(number);
+            refused_in_a_row = 0;
+        } else {
+            refused_in_a_row += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let count = "SELECT count(*) FROM pg_stat_activity \
+                     WHERE application_name = 'the store' AND state = 'active'";
+        let working: i64 = operator.query_one(count, &[]).await.unwrap().get(0);
+        assert!(working <= POOL * STALLED_EACH_MAX, "{working} backends");
+        if refused_in_a_row >= 300 {
+            break;
+        }
+    }
+    assert!(refused_in_a_row >= 300, "it went on sending");
+    stall_commits(&operator, false).await;
+    until_it_works(&store, 1_000_000).await;
+    // What was said to be ambiguous was: here, all of it happened.
+    for number in ambiguous {
+        assert!(store.load(&id(number)).await.unwrap().is_some());
+    }
+}
+
+/// Makes every commit wait for a standby that does not exist.
+async fn stall_commits(operator: &tokio_postgres::Client, stalled: bool) {
+    let name = if stalled { "nobody" } else { "" };
+    for order in [
+        "SET synchronous_commit = local",
+        &format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'"),
+        "SELECT pg_reload_conf()",
+    ] {
+        operator.batch_execute(order).await.unwrap();
+    }
+    let shown = async {
+        loop {
+            let row = operator.query_one("SHOW synchronous_standby_names", &[]);
+            if row.await.unwrap().get::<_, &str>(0) == name {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, shown).await.unwrap();
+}

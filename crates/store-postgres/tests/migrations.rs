@@ -9,13 +9,19 @@
 
 mod common;
 
+use std::collections::HashSet;
+
 use common::{client, migrated, open, options};
 use onlyonce_conformance::servers::postgres::Postgres;
 use onlyonce_conformance::suite::samples::{at, executing, id};
-use onlyonce_store::{Store, Swap};
+use onlyonce_store::{Store, Swap, Version};
 use onlyonce_store_postgres::{OpenError, PostgresStore, migrate};
 
-const NEWEST: i32 = 2;
+const NEWEST: i32 = 3;
+
+/// Undoes the third step.
+const WITHOUT_DRAWN_VERSIONS: &str = "DELETE FROM onlyonce_schema WHERE version = 3;
+     DROP TRIGGER onlyonce_draw_version ON onlyonce_record; DROP FUNCTION onlyonce_draw_version";
 
 #[tokio::test]
 async fn a_second_migration_finds_nothing_to_do() {
@@ -60,6 +66,7 @@ async fn a_database_without_tables_is_refused() {
 async fn an_older_schema_is_refused_and_can_be_migrated() {
     let server = migrated().await;
     let client = client(&server).await;
+    client.batch_execute(WITHOUT_DRAWN_VERSIONS).await.unwrap();
     let undo = "DELETE FROM onlyonce_schema WHERE version = 2;
                 DROP FUNCTION onlyonce_begin, onlyonce_complete, onlyonce_release, onlyonce_unknown,
                 onlyonce_sql_id, onlyonce_over, onlyonce_hold, onlyonce_header_pairs,
@@ -87,10 +94,10 @@ async fn an_older_schema_is_refused_and_can_be_migrated() {
 async fn a_newer_schema_is_refused_unless_it_says_otherwise() {
     let server = migrated().await;
     let client = client(&server).await;
-    let newer = "INSERT INTO onlyonce_schema VALUES (3, 2, 'of the future')";
+    let newer = "INSERT INTO onlyonce_schema VALUES (4, 3, 'of the future')";
     client.batch_execute(newer).await.unwrap();
     open(&server).await;
-    let breaking = "UPDATE onlyonce_schema SET readable_by = 3 WHERE version = 3";
+    let breaking = "UPDATE onlyonce_schema SET readable_by = 4 WHERE version = 4";
     client.batch_execute(breaking).await.unwrap();
     let options = options(&server.url());
     for error in [
@@ -98,7 +105,7 @@ async fn a_newer_schema_is_refused_unless_it_says_otherwise() {
         migrate(&options).await.unwrap_err(),
     ] {
         assert!(
-            matches!(&error, OpenError::NewerSchema { found: 3, .. }),
+            matches!(&error, OpenError::NewerSchema { found: 4, .. }),
             "{error}"
         );
         assert!(error.to_string().contains("upgrade onlyonce"), "{error}");
@@ -162,4 +169,103 @@ async fn rows_can_be_read_by_people() {
     assert_eq!(row.get::<_, &str>(4), headers);
     assert_eq!(row.get::<_, &str>(5), "{\"id\":\"pay_1\"}");
     assert!(row.get::<_, &str>(6).starts_with("1970-01-01 00:00:01"));
+}
+
+/// Rows whose versions were counted are changed by whoever saw them, as before.
+#[tokio::test]
+async fn rows_with_counted_versions_go_on() {
+    let server = migrated().await;
+    let client = client(&server).await;
+    client.batch_execute(WITHOUT_DRAWN_VERSIONS).await.unwrap();
+    let claim = executing(1, at(5_000));
+    let insert = "INSERT INTO onlyonce_record VALUES ($1, 7, 'executing', 5000, $2, 1, 'raw', $3, \
+                  '', false, 'payments', $4, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+                  NULL, NULL, 1, '', 1)";
+    let row = [
+        id(1).as_bytes().to_vec(),
+        vec![1; 16],
+        vec![2; 32],
+        vec![3; 8],
+    ];
+    let [id_bytes, fence, fingerprint, principal] = &row;
+    client
+        .execute(insert, &[id_bytes, fence, fingerprint, principal])
+        .await
+        .unwrap();
+    migrate(&options(&server.url())).await.unwrap();
+    let store = open(&server).await;
+    let row = store.load(&id(1)).await.unwrap().unwrap();
+    assert_eq!(row.version, Version(7));
+    let swap = store.swap(&id(1), Some(row.version), Some(&claim)).await;
+    let Ok(Swap::Won(version)) = swap else {
+        panic!("{swap:?}");
+    };
+    assert_ne!(version, row.version);
+    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().version, version);
+}
+
+/// A standby that is promoted while it is behind counts on from an earlier number. A writer from
+/// before must not take a new row for the one it saw.
+#[tokio::test]
+async fn versions_do_not_return_when_the_sequence_goes_back() {
+    const ROWS: u64 = 200;
+    let server = migrated().await;
+    let client = client(&server).await;
+    let mut seen = HashSet::new();
+    for _ in 0..3 {
+        let back = "DELETE FROM onlyonce_record; ALTER SEQUENCE onlyonce_version RESTART";
+        client.batch_execute(back).await.unwrap();
+        let store = open(&server).await;
+        for number in 0..ROWS {
+            let claim = executing(1, at(5_000));
+            let swap = store.swap(&id(number), None, Some(&claim)).await;
+            let Ok(Swap::Won(version)) = swap else {
+                panic!("{swap:?}");
+            };
+            assert!(seen.insert(version), "{version:?} came again");
+        }
+    }
+}
+
+/// What an app or a person changes has a new version as well, in whatever way it is done.
+#[tokio::test]
+async fn whoever_changes_a_row_gives_it_a_new_version() {
+    let server = migrated().await;
+    let store = open(&server).await;
+    let claim = executing(1, at(5_000));
+    let swap = store.swap(&id(1), None, Some(&claim)).await;
+    let Ok(Swap::Won(version)) = swap else {
+        panic!("{swap:?}");
+    };
+    let client = client(&server).await;
+    let edit = "UPDATE onlyonce_record SET route = 'edited'";
+    client.batch_execute(edit).await.unwrap();
+    let lost = store.swap(&id(1), Some(version), None).await.unwrap();
+    assert!(matches!(lost, Swap::Lost(Some(row)) if row.version != version));
+}
+
+/// The path of whoever calls must not decide what an operator in a function is.
+#[tokio::test]
+async fn every_function_is_looked_up_where_it_was_made() {
+    let server = Postgres::start();
+    let url = format!("{}?schema=other%20Keys", server.url());
+    migrate(&options(&url)).await.unwrap();
+    let client = client(&server).await;
+    let functions = client
+        .query(
+            "SELECT proname::text, proconfig FROM pg_proc WHERE proname LIKE 'onlyonce\\_%' \
+             AND proname <> 'onlyonce_draw_version'",
+            &[],
+        )
+        .await
+        .unwrap();
+    assert!(functions.len() > 15, "{}", functions.len());
+    for function in functions {
+        let (name, config): (String, Option<Vec<String>>) = (function.get(0), function.get(1));
+        let path = "search_path=\"other Keys\", pg_temp".to_owned();
+        assert!(
+            config.is_some_and(|config| config.contains(&path)),
+            "{name}"
+        );
+    }
 }

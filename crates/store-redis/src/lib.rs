@@ -26,8 +26,10 @@
 //! | `open` | what is tried out before anything relies on it |
 //! | `due`, `list` | the indexes, over all shards |
 //! | `store` | the handle |
+//! | `cache` | not a store: completed rows, in front of another store |
 
 mod answer;
+mod cache;
 mod call;
 mod dial;
 mod due;
@@ -45,6 +47,7 @@ mod store;
 mod topology;
 mod url;
 
+pub use cache::RedisCache;
 pub use error::OpenError;
 pub use options::{Address, Credentials, Layout, RedisOptions, Tls};
 pub use store::RedisStore;

@@ -68,6 +68,10 @@ pub struct Tls {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
+/// The least of `expiry_grace`. A primary tells its replicas at what time a row may go, so the
+/// clock of a replica that is promoted may be ahead by this much before it drops a row early.
+pub(crate) const EXPIRY_GRACE_MIN: Duration = Duration::from_secs(3600);
+
 /// How a [`RedisStore`](crate::RedisStore) is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisOptions {
@@ -99,8 +103,9 @@ pub struct RedisOptions {
     /// How many connections to each server. Default: 1, which takes all that a server can do; 8
     /// with `wait_replicas`, because a connection that waits does nothing else.
     pub connections: u16,
-    /// How long after its own deadline a settled row is dropped by the server itself. Default:
-    /// 1 hour. The engine's sweep removes rows long before; this is for when no engine runs.
+    /// How long after its own deadline a settled row is dropped by the server itself. Default, and
+    /// the least: 1 hour. The engine's sweep removes rows long before; this is for when no engine
+    /// runs.
     pub expiry_grace: Duration,
     /// The largest record. Default: 16 MiB.
     pub record_bytes_max: u64,
@@ -127,7 +132,7 @@ impl RedisOptions {
             timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(2),
             connections: 1,
-            expiry_grace: Duration::from_secs(3600),
+            expiry_grace: EXPIRY_GRACE_MIN,
             record_bytes_max: 16 << 20,
             allow_unsafe_persistence: false,
             allow_eviction: false,

@@ -12,7 +12,7 @@ use crate::answer::Answer;
 use crate::call::{Call, Caller, What};
 use crate::dial::Dialer;
 use crate::keys::{Keys, Shard, hex};
-use crate::options::RedisOptions;
+use crate::options::{EXPIRY_GRACE_MIN, RedisOptions};
 use crate::topology::Topology;
 use crate::{OpenError, due, list, open, row, scripts};
 
@@ -113,13 +113,13 @@ impl Inner {
         keys.extend(mark.as_ref().map(String::as_bytes));
         let expected = expected.map(row::version_bytes);
         let expected = expected.as_ref().map_or(&[][..], |version| version);
-        let (deadline, grace) = self.deadline(next);
+        let (deadline, drop_in_ms) = self.deadline(next);
         let arguments: [&[u8]; 5] = [
             expected,
             value,
             member.as_bytes(),
             deadline.as_bytes(),
-            grace.as_bytes(),
+            drop_in_ms.as_bytes(),
         ];
         let call = Call {
             shard,
@@ -131,8 +131,11 @@ impl Inner {
         self.caller.call(&call).await
     }
 
-    /// A record's deadline, and how long after it the server may drop the row. Empty when it has
-    /// none, or never passes; the second also when the row is not settled.
+    /// A record's deadline, and in how many milliseconds the server may drop the row. Empty when
+    /// it has none, or never passes; the second also when the row is not settled.
+    ///
+    /// The time that is left is counted from the record's own change, by the clock that decided
+    /// it. The clock of the node that keeps the row has no part in it, however wrong it is.
     fn deadline(&self, next: Option<&Record>) -> (String, String) {
         let deadline = next.and_then(|record| record.state.deadline());
         let deadline = deadline.filter(|deadline| deadline.as_millis() != u64::MAX);
@@ -140,13 +143,16 @@ impl Inner {
             return (String::new(), String::new());
         };
         let drops = record.state.kind().is_settled() && deadline < EXPIRY_MAX;
-        let grace = self.caller.options.expiry_grace.as_millis();
-        let grace = if drops {
-            grace.to_string()
+        let drop_in_ms = if drops {
+            let left_ms = deadline
+                .as_millis()
+                .saturating_sub(record.updated_at.as_millis());
+            let grace = self.caller.options.expiry_grace.max(EXPIRY_GRACE_MIN);
+            (u128::from(left_ms) + grace.as_millis()).to_string()
         } else {
             String::new()
         };
-        (deadline.as_millis().to_string(), grace)
+        (deadline.as_millis().to_string(), drop_in_ms)
     }
 
     /// Reads, or with `wait` reads what the replicas have too.

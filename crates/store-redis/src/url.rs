@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::options::{Address, Credentials, Layout, RedisOptions, Tls};
+use crate::options::{Address, Credentials, EXPIRY_GRACE_MIN, Layout, RedisOptions, Tls};
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -158,7 +158,12 @@ fn read_option(options: &mut RedisOptions, name: &str, value: String) -> Parsed<
         "timeout_ms" => options.timeout = millis(&value)?,
         "connect_timeout_ms" => options.connect_timeout = millis(&value)?,
         "expiry_grace_s" => {
-            options.expiry_grace = Duration::from_secs(number::<u32>(&value, name)?.into());
+            let grace = Duration::from_secs(number::<u32>(&value, name)?.into());
+            if grace < EXPIRY_GRACE_MIN {
+                let least = EXPIRY_GRACE_MIN.as_secs();
+                return Err(format!("{name} must be at least {least}"));
+            }
+            options.expiry_grace = grace;
         }
         "sentinel_user" => options.sentinel_credentials.user = Some(value),
         "sentinel_password" => options.sentinel_credentials.password = Some(value),
@@ -257,7 +262,7 @@ mod tests {
     #[test]
     fn a_server_with_everything() {
         let url = "rediss://app:p%40ss%3A@db.example:7000/3?prefix=pay&wait=2&tls_ca=/ca.pem\
-                   &allow_eviction=true&expiry_grace_s=60&tls_cert=/c.pem&tls_key=/k.pem";
+                   &allow_eviction=true&expiry_grace_s=7200&tls_cert=/c.pem&tls_key=/k.pem";
         let options = parse(url).unwrap();
         assert_eq!(options.servers, [at("db.example", 7000)]);
         assert_eq!(options.layout, Layout::Single);
@@ -267,11 +272,18 @@ mod tests {
         assert_eq!(options.prefix, "pay");
         assert_eq!(options.wait_replicas, 2);
         assert_eq!(options.connections, CONNECTIONS_WITH_WAIT);
-        assert_eq!(options.expiry_grace, Duration::from_secs(60));
+        assert_eq!(options.expiry_grace, Duration::from_secs(7200));
         let tls = options.tls.unwrap();
         assert_eq!(tls.authority, Some("/ca.pem".into()));
         assert_eq!(tls.identity, Some(("/c.pem".into(), "/k.pem".into())));
         assert!(options.allow_eviction && !options.allow_unsafe_persistence);
+    }
+
+    /// The grace is what the servers' clocks may differ by.
+    #[test]
+    fn a_grace_below_the_least_is_refused_by_name() {
+        let refused = parse("redis://db?expiry_grace_s=3599").unwrap_err();
+        assert_eq!(refused, "expiry_grace_s must be at least 3600");
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub(crate) use field::Visitor;
 pub(crate) use route::Route;
 pub(crate) use sections::{Cache, Limits, Principal, Running, Secrets, Tls, Top, Upstream};
 pub(crate) use types::{
-    Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl, UpstreamKind,
+    CacheUrl, Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl,
+    UpstreamKind,
 };
 
 pub(crate) use units::parse_time;

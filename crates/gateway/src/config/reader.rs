@@ -10,10 +10,13 @@ use super::route::Route;
 /// What every variable of the configuration begins with.
 const PREFIX: &str = "ONLYONCE_";
 
-/// Variables that are other programs' business: the file's own name, and the switches of the
-/// tests and benchmarks. Those that end in `_` are beginnings.
-const OTHER_VARIABLES: [&str; 5] = [
+/// Variables that are others' business: the file's own name, the URLs of `onlyonce copy`, an
+/// operator's token, and the switches of the tests and benchmarks. Those that end in `_` are
+/// beginnings.
+const OTHER_VARIABLES: [&str; 7] = [
     "ONLYONCE_CONFIG",
+    "ONLYONCE_COPY_FROM",
+    "ONLYONCE_COPY_TO",
     "ONLYONCE_TOKEN",
     "ONLYONCE_UPDATE",
     "ONLYONCE_SIM_",

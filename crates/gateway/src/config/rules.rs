@@ -38,6 +38,7 @@ impl<'a> Rules<'a> {
         rules.principal();
         rules.secrets();
         rules.embedded();
+        rules.cache();
         rules.names();
         rules.last_route();
         for (index, route) in config.routes.iter().enumerate() {
@@ -107,6 +108,14 @@ impl<'a> Rules<'a> {
                 let text = format!("\"{url}\" is the gateway itself: write the API's own address");
                 self.wrong("upstream.urls", text);
             }
+        }
+    }
+
+    fn cache(&mut self) {
+        let cache = &self.config.cache;
+        if cache.bytes > 0 && cache.redis.is_some() {
+            let text = "there is a cache in this process as well: remove `redis` or `bytes`";
+            self.wrong("cache.redis", text);
         }
     }
 

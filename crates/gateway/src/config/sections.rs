@@ -17,8 +17,8 @@ use onlyonce_store_embedded::EmbeddedOptions;
 
 use super::field::Visitor;
 use super::types::{
-    Endpoint, Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, LogLevel, Network, Profile,
-    Source, StoreUrl, UpstreamKind, UpstreamPath,
+    CacheUrl, Endpoint, Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, LogLevel, Network,
+    Profile, Source, StoreUrl, UpstreamKind, UpstreamPath,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -334,10 +334,12 @@ pub(super) fn visit_engine(engine: &mut EngineConfig, visitor: &mut impl Visitor
 }
 
 /// The cache of completed rows in front of a shared store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Cache {
-    /// 0: none.
+    /// Of this process. 0: none.
     pub(crate) bytes: usize,
+    /// Or on a server that gateways share.
+    pub(crate) redis: Option<CacheUrl>,
     pub(crate) age_max: Duration,
 }
 
@@ -345,6 +347,7 @@ impl Default for Cache {
     fn default() -> Self {
         Self {
             bytes: 0,
+            redis: None,
             age_max: TieredOptions::default().age_max,
         }
     }
@@ -354,6 +357,7 @@ impl Cache {
     pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
         visitor.section("cache");
         visitor.size_or_zero("bytes", &mut self.bytes);
+        visitor.key("redis", &mut self.redis);
         visitor.key("age_max", &mut self.age_max);
     }
 }

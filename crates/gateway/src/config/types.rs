@@ -11,7 +11,7 @@ use onlyonce_core::json::Pointer;
 use onlyonce_http::Pattern;
 use onlyonce_store_dynamodb::DynamoOptions;
 use onlyonce_store_postgres::PostgresOptions;
-use onlyonce_store_redis::RedisOptions;
+use onlyonce_store_redis::{Layout, RedisOptions};
 
 pub(crate) use super::address::{Endpoint, Network};
 pub(crate) use super::choices::{
@@ -105,6 +105,25 @@ impl Field for StoreUrl {
 
     fn write(&self) -> Option<String> {
         Some(quoted(&self.to_string()))
+    }
+}
+
+/// A Redis server that is a cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CacheUrl(pub(crate) ServerUrl);
+
+impl Field for CacheUrl {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let url = text(value, "redis://127.0.0.1:6379")?;
+        match RedisOptions::from_url(url) {
+            Ok(options) if options.layout == Layout::Single => Ok(Self(ServerUrl(url.to_owned()))),
+            Ok(_) => wrong("a cache is one server: write \"redis://…\" or \"rediss://…\""),
+            Err(error) => wrong(error.to_string()),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(&self.0.to_string()))
     }
 }
 

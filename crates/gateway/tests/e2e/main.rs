@@ -12,7 +12,8 @@
 //! | clients: many, leaving, hostile, slow | `crowd.rs`, `leaving.rs`, `framing.rs`, `smuggling.rs`, `hostile.rs`, `slow.rs` |
 //! | upstreams: cut, lost, slow, early, HTTP/2, TLS | `cut.rs`, `lost.rs`, `early.rs`, `http2.rs`, `tls.rs` |
 //! | the process, its clock and its disk: signals, crashes, fsync, full, a power cut | `signals.rs`, `clock.rs`, `disk.rs`, `power.rs` |
-//! | several gateways on one store, and stores that fail | `shared.rs` |
+//! | several gateways on one store, and stores that fail | `shared.rs`, `lines.rs` |
+//! | from one store to another, and from one version to the next | `copying.rs`, `versions.rs` |
 //! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
 //! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
 #![allow(
@@ -26,6 +27,7 @@
 
 mod callers;
 mod clock;
+mod copying;
 mod crowd;
 mod cut;
 mod disk;
@@ -36,6 +38,7 @@ mod hostile;
 mod http2;
 mod kit;
 mod leaving;
+mod lines;
 mod lost;
 mod mismatch;
 mod operators;
@@ -47,3 +50,4 @@ mod smuggling;
 mod suite;
 mod tls;
 mod unguarded;
+mod versions;

@@ -19,7 +19,7 @@ use crate::kit::{
 };
 
 /// A server that gateways share.
-trait Server: Send + Sync + 'static {
+pub(crate) trait Server: Send + Sync + 'static {
     fn start() -> Self;
     fn url(&self) -> String;
 }
@@ -116,7 +116,7 @@ impl Server for DynamoDb {
 }
 
 /// A server with everything that a gateway needs on it.
-async fn ready<S: Server>() -> S {
+pub(crate) async fn ready<S: Server>() -> S {
     let server = tokio::task::spawn_blocking(S::start)
         .await
         .expect("a server");
@@ -380,11 +380,23 @@ async fn copied_keys_are_replayed_from_the_other_store<S: Server>() {
 }
 
 /// Runs a statement as an application of its own would.
-fn query(server: &Postgres, statement: &str) {
+pub(crate) fn query(server: &Postgres, statement: &str) -> String {
     let mut psql = std::process::Command::new(pg::binary("psql"));
-    psql.args([&server.url(), "-v", "ON_ERROR_STOP=1", "-c", statement]);
+    psql.args([
+        &server.url(),
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-A",
+        "-t",
+        "-c",
+        statement,
+    ]);
     let output = psql.output().expect("psql");
     assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout)
+        .expect("text")
+        .trim()
+        .to_owned()
 }
 
 /// An application that commits its answer with its effect, and whose gateway then dies.
@@ -411,8 +423,9 @@ async fn what_an_application_committed_in_its_own_transaction_is_replayed() {
         token.starts_with("v1.") && !token.contains("forged"),
         "{token}"
     );
-    let headers = "{\"content-type\": \"text/plain\"}";
-    query(
+    // A route stores no cookies, whoever writes them.
+    let headers = "{\"content-type\": \"text/plain\", \"set-cookie\": \"session=1\"}";
+    let _ = query(
         &server,
         &format!("SELECT onlyonce_complete('{token}', 201, '{headers}', 'paid'::bytea)"),
     );
@@ -424,6 +437,8 @@ async fn what_an_application_committed_in_its_own_transaction_is_replayed() {
     assert_eq!(retry.status, StatusCode::CREATED, "{retry:?}");
     assert!(retry.is_replay());
     assert_eq!(&retry.body[..], b"paid");
+    assert_eq!(retry.header("content-type"), "text/plain");
+    assert_eq!(retry.header("set-cookie"), "");
     assert_eq!(app.seen.all().len(), 1, "it was asked once");
 }
 

@@ -266,3 +266,59 @@ async fn an_altered_or_moved_item_is_damage_and_not_absence() {
     let error = store.load(&id(1)).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
+
+/// Rows that earlier versions wrote are read; one of a later version is damage, never absence.
+#[tokio::test]
+async fn rows_of_earlier_versions_are_read_and_of_later_ones_refused() {
+    use aws_sdk_dynamodb::primitives::Blob;
+    use aws_sdk_dynamodb::types::AttributeValue;
+    use onlyonce_core::{RecordId, codec};
+
+    let table = Table::new().await;
+    let store = table.open().await;
+    let id = RecordId::from_bytes([5; 32]);
+    let claim = executing(1, at(5_000));
+    let _ = won(store.swap(&id, None, Some(&claim)).await.unwrap());
+    let item = table.items("r#").await.remove(0);
+    let write = async |bytes: &[u8]| {
+        let mut item = item.clone();
+        item.insert("record".into(), AttributeValue::B(Blob::new(bytes)));
+        let put = table.client().put_item().table_name(&table.options.table);
+        put.set_item(Some(item)).send().await.unwrap();
+    };
+    let mut read = 0;
+    for version in ["v1", "v2"] {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/tests/fixtures");
+        for file in std::fs::read_dir(format!("{fixtures}/{version}")).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            write(&bytes).await;
+            let row = store.load(&id).await.unwrap().unwrap();
+            assert_eq!(Ok(row.record), codec::decode(&id, &bytes.into()));
+            read += 1;
+        }
+    }
+    assert!(read > 10, "{read} fixtures");
+
+    let mut later = codec::encode(&id, &claim).unwrap();
+    later[0] = codec::VERSION + 1;
+    let content = later.len() - 4;
+    let checksum = crc32(&[id.as_bytes(), &later[..content]].concat());
+    later[content..].copy_from_slice(&checksum.to_be_bytes());
+    write(&later).await;
+    for error in [
+        store.load(&id).await.unwrap_err(),
+        store.swap(&id, None, Some(&claim)).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert!(error.to_string().contains("upgrade onlyonce"), "{error}");
+    }
+}
+
+/// CRC-32 as zip has it.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32| (crc >> 1) ^ (0xedb8_8320 & 0_u32.wrapping_sub(crc & 1));
+    let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc))
+    });
+    !crc
+}

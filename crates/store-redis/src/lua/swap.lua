@@ -1,7 +1,7 @@
 -- Writes or removes a row if it is at the expected version.
 -- KEYS: row, deadlines, ids; with `wait` also a mark.
 -- ARGV: expected version or '', new version and record or '' to remove, id,
---       deadline or '', how long after it the server may drop the row or ''.
+--       deadline or '', in how many ms the server may drop the row or ''.
 -- Answers 1, or the row that is there instead.
 if redis.call('GETRANGE', KEYS[1], 0, 7) ~= ARGV[1] then
   -- Something to wait for: whoever is shown this row must find it again after a failover.
@@ -25,9 +25,7 @@ end
 if ARGV[5] == '' then
   redis.call('SET', KEYS[1], ARGV[2])
 else
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local drop_at = math.max(now, tonumber(ARGV[4])) + tonumber(ARGV[5])
-  redis.call('SET', KEYS[1], ARGV[2], 'PXAT', string.format('%.0f', drop_at))
+  -- From now on, not at a time: this server's clock may differ from the one that decides.
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[5])
 end
 return 1

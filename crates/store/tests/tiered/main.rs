@@ -11,5 +11,6 @@
 mod budget;
 mod kit;
 mod reading;
+mod redis;
 mod staleness;
 mod suite;

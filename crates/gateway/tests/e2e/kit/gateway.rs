@@ -159,12 +159,18 @@ fn without_settings(command: &mut Command) {
 
 /// Runs the binary with these arguments to its end.
 pub(crate) async fn binary(arguments: &[&str]) -> Output {
+    binary_with(arguments, &[]).await
+}
+
+/// The same with these variables in its environment.
+pub(crate) async fn binary_with(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
     command
         .args(arguments)
         .stdin(Stdio::null())
         .kill_on_drop(true);
     without_settings(&mut command);
+    command.envs(variables.iter().copied());
     soon(command.output()).await.expect("the binary runs")
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) use certs::Authority;
 pub(crate) use client::{Call, call_over, send_to, try_connect, try_send_to};
 pub(crate) use frames::{Act, Frames};
-pub(crate) use gateway::{Gateway, Setup, binary};
+pub(crate) use gateway::{Gateway, Setup, binary, binary_with};
 pub(crate) use scripted::{Scripted, Seen};
 pub(crate) use stage::Stage;
 pub(crate) use wire::{Message, Wire};

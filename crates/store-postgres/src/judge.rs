@@ -1,0 +1,77 @@
+//! What is refused about a server, and what is accepted only because the URL allows it by name.
+
+use std::sync::PoisonError;
+
+use tokio_postgres::SimpleQueryRow;
+
+use crate::OpenError;
+use crate::session::Connector;
+
+/// `gen_random_uuid` came with 13.
+const SERVER_VERSION_MIN: u32 = 130_000;
+
+impl Connector {
+    /// Looks at what a session asked its server, in the order of its columns.
+    pub(crate) fn judge(&self, row: &SimpleQueryRow) -> Result<(), OpenError> {
+        let place = || self.options.place();
+        let read_only = |reason| OpenError::ReadOnly {
+            place: place(),
+            reason,
+        };
+        if row.get(1) != Some("false") {
+            return Err(read_only("it is a standby"));
+        }
+        if row.get(0) != Some("off") {
+            return Err(read_only("default_transaction_read_only is on"));
+        }
+        for (column, setting, remedy) in [
+            (2, "fsync = off", "fsync = on"),
+            (3, "full_page_writes = off", "full_page_writes = on"),
+        ] {
+            if row.get(column) == Some("off") {
+                let found = OpenError::Unsafe {
+                    place: place(),
+                    setting: setting.into(),
+                    remedy,
+                };
+                self.accept(found, self.options.allow_unsafe)?;
+            }
+        }
+        let encoding = row.get(5).unwrap_or_default();
+        if encoding != "UTF8" {
+            let reason = format!(
+                "the database has the encoding {encoding}: use one that was created with ENCODING 'UTF8'"
+            );
+            return Err(self.unfit(reason));
+        }
+        let version: u32 = row.get(6).and_then(|text| text.parse().ok()).unwrap_or(0);
+        if version < SERVER_VERSION_MIN {
+            return Err(self.unfit("PostgreSQL 13 or newer is needed".into()));
+        }
+        if row.get(7) == Some("true") {
+            let found = OpenError::SharedSchema {
+                place: place(),
+                schema: self.options.schema.clone(),
+            };
+            self.accept(found, self.options.allow_shared_schema)?;
+        }
+        Ok(())
+    }
+
+    /// What was found is a reason to refuse, or to warn where it was allowed by name.
+    fn accept(&self, found: OpenError, is_allowed: bool) -> Result<(), OpenError> {
+        if !is_allowed {
+            return Err(found);
+        }
+        let warning = format!("allowed in the store URL: {found}");
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.insert(warning);
+        Ok(())
+    }
+
+    /// What was found and accepted, on any connection so far.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.iter().cloned().collect()
+    }
+}
