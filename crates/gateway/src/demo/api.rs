@@ -1,9 +1,9 @@
 //! The bundled payments API: it charges whatever it is asked to charge.
 //!
 //! Like most real ones it knows nothing of keys, and it finishes what it has begun when the
-//! client has long gone away. `POST /payments` charges, `GET /payments` gives totals.
+//! client has long gone away. Now and then it charges and breaks off before it says so.
+//! `POST /payments` charges, `GET /payments` gives totals, `GET /payments/ORDER` one charge.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::faults::{api_delay, mix};
+use super::faults::{api_breaks_off, api_delay, api_loses, mix};
 use super::ledger::{Charge, Effects, Ledger};
 
 /// A payment is a line of JSON; anything longer is a mistake.
@@ -39,6 +39,7 @@ pub(crate) struct PaymentsApi {
 struct Shared {
     ledger: Ledger,
     charges: AtomicU64,
+    broke_off: AtomicU64,
     at_work: watch::Sender<u64>,
 }
 
@@ -57,6 +58,7 @@ impl PaymentsApi {
         let shared = Arc::new(Shared {
             ledger: Ledger::open(ledger)?,
             charges: AtomicU64::new(0),
+            broke_off: AtomicU64::new(0),
             at_work: watch::Sender::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -70,6 +72,11 @@ impl PaymentsApi {
     /// What it has done so far.
     pub(crate) fn effects(&self) -> Effects {
         self.shared.ledger.effects()
+    }
+
+    /// How often it broke off without an answer.
+    pub(crate) fn broke_off(&self) -> u64 {
+        self.shared.broke_off.load(Ordering::Relaxed)
     }
 
     /// Waits until nothing is being charged.
@@ -111,35 +118,56 @@ impl Shared {
     async fn serve(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Full<Bytes>>, Infallible> {
+    ) -> Result<Response<Full<Bytes>>, BrokeOff> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        Ok(match (method, path.as_str()) {
-            (Method::POST, "/payments") => self.pay(request.into_body()).await,
-            (Method::GET, "/payments") => answer(StatusCode::OK, &self.totals()),
-            _ => failed(StatusCode::NOT_FOUND, "POST /payments or GET /payments"),
-        })
+        let order = path.strip_prefix("/payments/");
+        match (method, path.as_str(), order) {
+            (Method::POST, "/payments", _) => self.pay(request.into_body()).await,
+            (Method::GET, "/payments", _) => Ok(answer(StatusCode::OK, &self.totals())),
+            (Method::GET, _, Some(order)) => Ok(match self.ledger.find(order) {
+                Some(charge) => answer(StatusCode::OK, &json!(charge)),
+                None => failed(StatusCode::NOT_FOUND, "no charge of that order"),
+            }),
+            (_, _, _) => Ok(failed(
+                StatusCode::NOT_FOUND,
+                "POST /payments, GET /payments or GET /payments/ORDER",
+            )),
+        }
     }
 
-    async fn pay(self: Arc<Self>, body: Incoming) -> Response<Full<Bytes>> {
+    async fn pay(self: Arc<Self>, body: Incoming) -> Result<Response<Full<Bytes>>, BrokeOff> {
         let at_work = AtWork::begin(Arc::clone(&self));
         let Ok(body) = Limited::new(body, BODY_BYTES_MAX).collect().await else {
-            return failed(StatusCode::BAD_REQUEST, "the body is too long or broke off");
+            let error = "the body is too long or broke off";
+            return Ok(failed(StatusCode::BAD_REQUEST, error));
         };
         let payment: Payment = match serde_json::from_slice(&body.to_bytes()) {
             Ok(payment) => payment,
-            Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
+            Err(error) => return Ok(failed(StatusCode::BAD_REQUEST, &error.to_string())),
         };
+        if api_loses(&payment.order) {
+            return Err(BrokeOff);
+        }
+        let is_first = self.ledger.find(&payment.order).is_none();
+        let breaks_off = is_first && api_breaks_off(&payment.order);
         // A task of its own: hyper drops this future when the client goes away, and a server
         // with a thread per request would not stop either.
-        let charging = tokio::spawn(async move {
-            let _at_work = at_work;
-            self.charge(payment).await
+        let charging = tokio::spawn({
+            let shared = Arc::clone(&self);
+            async move {
+                let _at_work = at_work;
+                shared.charge(payment).await
+            }
         });
-        match charging.await {
-            Ok(Ok(charge)) => answer(StatusCode::CREATED, &json!(charge)),
-            Ok(Err(error)) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-            Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        let charged = charging.await.map_err(io::Error::other).flatten();
+        if breaks_off {
+            self.broke_off.fetch_add(1, Ordering::Relaxed);
+            return Err(BrokeOff);
         }
+        Ok(match charged {
+            Ok(charge) => answer(StatusCode::CREATED, &json!(charge)),
+            Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        })
     }
 
     async fn charge(self: Arc<Self>, payment: Payment) -> io::Result<Charge> {
@@ -167,6 +195,11 @@ impl Shared {
         })
     }
 }
+
+/// No answer: the connection is closed instead.
+#[derive(Debug, thiserror::Error)]
+#[error("the API broke off")]
+struct BrokeOff;
 
 /// Counts a payment as being at work for as long as it lives.
 struct AtWork(Arc<Shared>);

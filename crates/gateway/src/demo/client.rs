@@ -110,13 +110,19 @@ enum Verdict {
 /// One order on one path, from the first try to a final answer.
 async fn settle(order: &Order, target: &Target) {
     target.tally.note(|counts| counts.asked += 1);
-    let mut last_unknown = false;
+    let (mut last_unknown, mut was_unknown) = (false, false);
     for attempt in 0..TRIES_MAX {
         let pause = match attempt_once(order, attempt, target).await {
-            Verdict::Paid => return target.tally.note(|counts| counts.paid += 1),
+            Verdict::Paid => {
+                return target.tally.note(|counts| {
+                    counts.paid += 1;
+                    counts.resolved += u64::from(was_unknown);
+                });
+            }
             Verdict::Refused => return target.tally.note(|counts| counts.refused += 1),
             Verdict::Later { wait, unknown } => {
                 last_unknown = unknown;
+                was_unknown |= unknown;
                 wait.unwrap_or_else(|| order.backoff(attempt))
             }
         };
@@ -152,7 +158,7 @@ async fn attempt_once(order: &Order, attempt: u32, target: &Target) -> Verdict {
             );
             better(one, other)
         }
-        Some(Fault::GaveUp) | None if attempt == 0 => {
+        Some(Fault::GaveUp | Fault::BrokeOff) | None if attempt == 0 => {
             let began = Instant::now();
             let verdict = ask(order, target, FIRST_PATIENCE).await;
             if verdict == Verdict::Paid {
@@ -162,7 +168,7 @@ async fn attempt_once(order: &Order, attempt: u32, target: &Target) -> Verdict {
             }
             verdict
         }
-        Some(Fault::GaveUp) | None => ask(order, target, LATER_PATIENCE).await,
+        Some(Fault::GaveUp | Fault::BrokeOff) | None => ask(order, target, LATER_PATIENCE).await,
     }
 }
 

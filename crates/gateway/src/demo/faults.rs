@@ -13,6 +13,12 @@ use super::ledger::DEMO_PREFIX;
 /// One order in this many meets a slow API.
 const SLOW_ONE_IN: u64 = 10;
 
+/// One order in this many is charged, and the API breaks off before it says so.
+const BREAKS_ONE_IN: u64 = 25;
+
+/// Orders by hand that begin with this are lost by the API.
+const LOST_PREFIX: &str = "lost-";
+
 /// Longer than any client's first patience, so that a slow charge is always retried.
 const SLOW_MS: std::ops::Range<u64> = 350..600;
 
@@ -31,14 +37,18 @@ pub(crate) enum Fault {
     CutOff,
     /// Two copies at once: a double click, or a proxy that retries.
     SentTwice,
+    /// The API charges and breaks off without an answer. Not planned by the client: it follows
+    /// from the order.
+    BrokeOff,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::AnswerLost,
         Self::GaveUp,
         Self::CutOff,
         Self::SentTwice,
+        Self::BrokeOff,
     ];
 
     /// Its name in reports for machines.
@@ -48,6 +58,7 @@ impl Fault {
             Self::GaveUp => "gave_up",
             Self::CutOff => "cut_off",
             Self::SentTwice => "sent_twice",
+            Self::BrokeOff => "broke_off",
         }
     }
 
@@ -58,6 +69,7 @@ impl Fault {
             Self::GaveUp => "gave up, the API was slow",
             Self::CutOff => "cut off in mid-request",
             Self::SentTwice => "sent twice at once",
+            Self::BrokeOff => "API broke off after charging",
         }
     }
 }
@@ -121,15 +133,30 @@ impl Order {
     }
 }
 
-/// How long the API takes over an order: the same at every try.
-pub(crate) fn api_delay(order: &str) -> Duration {
+/// Whether the API breaks off without an answer when it charges an order for the first time.
+pub(crate) fn api_breaks_off(order: &str) -> bool {
+    order.starts_with(DEMO_PREFIX) && dice_of(order, 1).next().is_multiple_of(BREAKS_ONE_IN)
+}
+
+/// Whether the API breaks off before it charges: an order by hand that nobody will find.
+pub(crate) fn api_loses(order: &str) -> bool {
+    order.starts_with(LOST_PREFIX)
+}
+
+/// The dice of one order at the API.
+fn dice_of(order: &str, stream: u64) -> Dice {
     // FNV-1a, folded into the dice.
     let hash = order
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-    let mut dice = Dice::new(hash, 0);
+    Dice::new(hash, stream)
+}
+
+/// How long the API takes over an order: the same at every try.
+pub(crate) fn api_delay(order: &str) -> Duration {
+    let mut dice = dice_of(order, 0);
     let slow = order.starts_with(DEMO_PREFIX) && dice.next().is_multiple_of(SLOW_ONE_IN);
     let range = if slow { SLOW_MS } else { USUAL_MS };
     Duration::from_millis(dice.within(&range))

@@ -4,7 +4,7 @@
 //! is counted here and never from what a client believes. A last line that a crash tore apart was
 //! never acknowledged and does not count.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -42,7 +42,8 @@ pub(crate) struct Effects {
 /// Counts charges as they are read or written.
 #[derive(Debug, Default)]
 struct Counter {
-    charged: HashSet<Box<str>>,
+    /// The first charge of each order.
+    charged: HashMap<Box<str>, Charge>,
     effects: Effects,
 }
 
@@ -50,12 +51,17 @@ impl Counter {
     fn add(&mut self, charge: &Charge) {
         let effects = &mut self.effects;
         effects.total_cents = effects.total_cents.saturating_add(charge.amount_cents);
+        let is_first = !self.charged.contains_key(charge.order.as_str());
+        if is_first {
+            let order = charge.order.as_str().into();
+            self.charged.insert(order, charge.clone());
+        }
         if !charge.order.starts_with(DEMO_PREFIX) {
             effects.by_hand += 1;
             return;
         }
         effects.executed += 1;
-        if !self.charged.insert(charge.order.as_str().into()) {
+        if !is_first {
             effects.duplicates += 1;
             effects.twice_cents = effects.twice_cents.saturating_add(charge.amount_cents);
         }
@@ -100,6 +106,11 @@ impl Ledger {
         lock(&self.page).append(&line)?;
         lock(&self.counter).add(charge);
         Ok(())
+    }
+
+    /// The first charge of an order.
+    pub(crate) fn find(&self, order: &str) -> Option<Charge> {
+        lock(&self.counter).charged.get(order).cloned()
     }
 
     /// What has happened so far.

@@ -35,6 +35,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use self::api::PaymentsApi;
 use self::client::{Target, Traffic};
+use self::faults::Fault;
 use self::folder::Folder;
 use self::gateway::RunningGateway;
 use self::report::Report;
@@ -217,9 +218,11 @@ impl<'a> Stage<'a> {
     }
 
     fn moment(&self, elapsed: Duration) -> Moment {
-        let side = |target: &Target, api: &PaymentsApi| Side {
-            counts: target.tally.counts(),
-            effects: api.effects(),
+        let side = |target: &Target, api: &PaymentsApi| {
+            let mut counts = target.tally.counts();
+            counts.set_fault(Fault::BrokeOff, api.broke_off());
+            let effects = api.effects();
+            Side { counts, effects }
         };
         Moment {
             elapsed,

@@ -115,6 +115,7 @@ fn side(side: &Side) -> Value {
         "paid": counts.paid,
         "refused": counts.refused,
         "unknown": counts.unknown,
+        "resolved": counts.resolved,
         "unanswered": counts.unanswered(),
         "requests": counts.requests,
         "by_hand": effects.by_hand,
@@ -164,6 +165,7 @@ mod tests {
                 "replayed",
                 "duplicates",
                 "unknown",
+                "resolved",
                 "requests",
             ] {
                 assert!(json[path][field].is_u64(), "{path}.{field}");

@@ -22,6 +22,8 @@ pub(crate) struct Counts {
     pub(crate) refused: u64,
     /// Orders given up with an outcome that the gateway said is unknown.
     pub(crate) unknown: u64,
+    /// Orders that were paid although their outcome had been unknown for a while.
+    pub(crate) resolved: u64,
     /// Answers marked as a replay.
     pub(crate) replayed: u64,
     /// Requests sent, whole or in part.
@@ -41,6 +43,15 @@ impl Counts {
     pub(crate) fn add_fault(&mut self, fault: Fault) {
         for (known, count) in Fault::ALL.iter().zip(&mut self.faults) {
             *count += u64::from(*known == fault);
+        }
+    }
+
+    /// What only the API can count.
+    pub(crate) fn set_fault(&mut self, fault: Fault, times: u64) {
+        for (known, count) in Fault::ALL.iter().zip(&mut self.faults) {
+            if *known == fault {
+                *count = times;
+            }
         }
     }
 

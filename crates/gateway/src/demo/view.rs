@@ -69,14 +69,13 @@ pub(crate) fn table(moment: &Moment, paint: Paint) -> Vec<String> {
         both("duplicate charges", &duplicates),
         both("charged twice", &twice),
         both("answers replayed", &|side| grouped(side.counts.replayed)),
+        both("unknown outcomes resolved", &|side| {
+            grouped(side.counts.resolved)
+        }),
         both("orders without an answer", &|side| {
             grouped(side.counts.unanswered())
         }),
-        both("requests per second", &|side| {
-            rate(side.counts.requests, moment.elapsed)
-        }),
         both("latency p50 / p99, first tries", &latency),
-        String::new(),
         format!(" {}", paint.bold("what went wrong on the way")),
     ];
     for ((fault, through), (_, straight)) in ours.counts.faults().zip(theirs.counts.faults()) {
@@ -99,8 +98,8 @@ fn by_hand(addresses: &Addresses, paint: Paint) -> Vec<String> {
         "   {again} the first answer, replayed   {other} 422, nothing charged"
     ));
     lines.push(format!(
-        " {} http://{}/",
-        paint.bold("admin"),
+        " {} http://{}/   order \"lost-1\": a dead letter there",
+        paint.bold("dashboard"),
         addresses.admin
     ));
     lines
@@ -114,13 +113,20 @@ pub(crate) fn commands(addresses: &Addresses) -> Vec<String> {
         api,
     } = addresses;
     let mut lines = vec![
-        format!("gateway http://{gateway}   admin http://{admin}/   unprotected API http://{api}"),
+        format!(
+            "gateway http://{gateway}   dashboard http://{admin}/   unprotected API http://{api}"
+        ),
         "By hand: charged, then replayed, then refused (same key, another amount):".into(),
     ];
     for amount_cents in [990, 990, 991] {
         lines.extend(curl(*gateway, amount_cents).map(|line| format!("  {line}")));
     }
-    lines.push("Ctrl-C ends it.".into());
+    lines.extend([
+        "An order \"lost-1\" with a key of its own is never found: a dead letter, for you to decide:"
+            .into(),
+        format!("  onlyonce dlq list --admin http://{admin}"),
+        "Ctrl-C ends it.".into(),
+    ]);
     lines
 }
 
@@ -172,11 +178,6 @@ fn grouped(number: u64) -> String {
 
 pub(crate) fn euros(cents: u64) -> String {
     format!("{}.{:02} EUR", grouped(cents / 100), cents % 100)
-}
-
-fn rate(requests: u64, elapsed: Duration) -> String {
-    let tenths = u128::from(requests) * 10_000 / elapsed.as_millis().max(1);
-    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 fn latency(side: &Side) -> String {
@@ -267,6 +268,5 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_000), "1,000");
         assert_eq!(euros(123_456_705), "1,234,567.05 EUR");
-        assert_eq!(rate(25, Duration::from_secs(2)), "12.5");
     }
 }
