@@ -13,6 +13,7 @@
 //! | upstreams: cut, lost, slow, early, HTTP/2, TLS | `cut.rs`, `lost.rs`, `early.rs`, `http2.rs`, `tls.rs` |
 //! | the process, its clock and its disk: signals, crashes, fsync, full, a power cut | `signals.rs`, `clock.rs`, `disk.rs`, `power.rs` |
 //! | several gateways on one store, and stores that fail | `shared.rs` |
+//! | unknown outcomes that get known: asked, told, crashed | `reconcile/` |
 //! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
 //! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
 #![allow(
@@ -40,6 +41,7 @@ mod lost;
 mod mismatch;
 mod operators;
 mod power;
+mod reconcile;
 mod shared;
 mod signals;
 mod slow;
