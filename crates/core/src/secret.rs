@@ -26,6 +26,8 @@ pub enum Purpose {
     Log,
     /// The encryption key of one stored response.
     Seal,
+    /// The id of a row that names an operation by what somebody else calls it.
+    Reference,
 }
 
 impl Purpose {
@@ -38,6 +40,7 @@ impl Purpose {
             Self::ChildKey => b"onlyonce.child-key.v1",
             Self::Log => b"onlyonce.log.v1",
             Self::Seal => b"onlyonce.seal.v1",
+            Self::Reference => b"onlyonce.reference.v1",
         }
     }
 }

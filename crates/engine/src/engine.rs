@@ -17,12 +17,12 @@ use tokio::sync::Semaphore;
 
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
-use crate::execution::child_key;
 use crate::sweep::Said;
 use crate::tasks::Tasks;
 use crate::waiting::Waiting;
 use crate::{
-    EngineConfig, EngineError, Event, NoResolver, Observer, Resolver, Runtime, Source, TokioRuntime,
+    ChildKeys, EngineConfig, EngineError, Event, NoResolver, Observer, Resolver, Runtime, Source,
+    TokioRuntime,
 };
 
 /// The policies of all routes.
@@ -204,11 +204,15 @@ impl<S: Store, R: Runtime> Engine<S, R> {
     /// [`Execution::child_key`]: crate::Execution::child_key
     #[must_use]
     pub fn child_key(&self, id: &RecordId, record: &Record, name: &str) -> Option<String> {
-        if self.inner.previous_secret.is_some() {
-            return None;
-        }
-        let secret = &self.inner.secret;
-        Some(child_key(secret, id, record.created_at, name))
+        self.child_keys().of(id, record.created_at, name)
+    }
+
+    /// The same for whoever must not hold the engine, such as its own resolver.
+    #[must_use]
+    pub fn child_keys(&self) -> ChildKeys {
+        let rotating = self.inner.previous_secret.is_some();
+        let secret = (!rotating).then(|| self.inner.secret.clone());
+        ChildKeys { secret }
     }
 
     /// Stops granting executions, lets the running ones finish for up to `grace`, then settles

@@ -111,6 +111,13 @@ impl Execution {
         self.shared.attempt
     }
 
+    /// When the key was first claimed: a key that is forgotten and used anew is another operation
+    /// under the same id.
+    #[must_use]
+    pub fn created_at(&self) -> Timestamp {
+        self.shared.created_at
+    }
+
     /// The route's name.
     #[must_use]
     pub fn route(&self) -> &RouteName {
@@ -145,12 +152,31 @@ impl Execution {
     }
 }
 
-pub(crate) fn child_key(
-    secret: &Secret,
-    id: &RecordId,
-    created_at: Timestamp,
-    name: &str,
-) -> String {
+/// Finds the keys that executions gave their downstream calls, when only their records are left.
+/// Cheap to clone, and keeps no engine alive.
+#[derive(Clone)]
+pub struct ChildKeys {
+    /// None while there is a previous secret: which of the two an execution used cannot be told,
+    /// and a wrong key would find nothing.
+    pub(crate) secret: Option<Secret>,
+}
+
+impl ChildKeys {
+    /// As [`Execution::child_key`] gave it. `None` while a previous secret is configured.
+    #[must_use]
+    pub fn of(&self, id: &RecordId, created_at: Timestamp, name: &str) -> Option<String> {
+        let secret = self.secret.as_ref()?;
+        Some(child_key(secret, id, created_at, name))
+    }
+}
+
+impl fmt::Debug for ChildKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChildKeys(..)")
+    }
+}
+
+fn child_key(secret: &Secret, id: &RecordId, created_at: Timestamp, name: &str) -> String {
     let mut hash = secret.hash(Purpose::ChildKey);
     hash.part(id.as_bytes());
     // A key that is used anew after its retention is another operation.

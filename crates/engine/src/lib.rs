@@ -15,6 +15,7 @@
 //! | read, decide, swap, again | `apply.rs` |
 //! | the work's own task and its lease | `execute.rs` |
 //! | what happens when nobody asks | `sweep.rs` |
+//! | finding an operation by what somebody else calls it | `reference.rs` |
 //! | running a plain async function under a key | [`Guard`] |
 
 mod apply;
@@ -27,6 +28,7 @@ mod event;
 mod execute;
 mod execution;
 mod guard;
+mod reference;
 mod reply;
 mod resolver;
 mod run;
@@ -40,8 +42,9 @@ pub use config::EngineConfig;
 pub use engine::{Engine, EngineBuilder, Policies};
 pub use error::EngineError;
 pub use event::{Event, Observer, Source, StoreOperation};
-pub use execution::{Execution, Finished, Outcome};
+pub use execution::{ChildKeys, Execution, Finished, Outcome};
 pub use guard::{Guard, GuardError};
+pub use reference::{REFERENCE_KEEP_MIN, REFERENCE_ROUTE, Referred};
 pub use reply::{Replay, Reply};
 pub use resolver::{NoResolver, Resolver};
 pub use run::{Identity, Request};

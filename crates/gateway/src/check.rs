@@ -3,6 +3,7 @@
 //! Errors are what `serve` would refuse, also those that show only when files are read.
 //! Warnings are choices that somebody may have good reasons for; each says what can happen.
 
+mod probes;
 mod routes;
 
 use std::fmt::Write as _;
@@ -71,6 +72,8 @@ pub(crate) fn check(config: Result<&Config, &ConfigErrors>) -> Report {
     checker.upstream();
     checker.store();
     checker.routes();
+    checker.probes();
+    checker.webhooks();
     let mut report = checker.report;
     report.errors.sort();
     report.warnings.sort();

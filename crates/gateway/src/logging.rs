@@ -101,7 +101,7 @@ impl Visit for PlainVisitor<'_> {
 pub(crate) struct LogObserver;
 
 /// Enough of an id to find it, too little to be it.
-fn short(id: &RecordId) -> String {
+pub(crate) fn short(id: &RecordId) -> String {
     id.to_string().chars().take(12).collect()
 }
 

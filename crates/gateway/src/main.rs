@@ -8,6 +8,7 @@
 //! | what a failure proves | `upstream/failure.rs` |
 //! | every setting | `config/`, and `config.default.toml` for people |
 //! | who the caller is | `principal/` |
+//! | getting unknown outcomes known | `reconcile/` |
 //! | the store that a URL means | `store.rs` |
 //! | moving to another store | `copy.rs` |
 //! | keys and dead letters from the command line | `operate/` |
@@ -28,6 +29,7 @@ mod logging;
 mod operate;
 mod principal;
 mod proxy;
+mod reconcile;
 mod request_id;
 mod serve;
 mod store;

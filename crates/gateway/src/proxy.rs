@@ -23,6 +23,7 @@ use tower_service::Service;
 use uuid::Uuid;
 
 use crate::forward::{Peer, Rewriting, strip_hop_by_hop};
+use crate::reconcile::Names;
 use crate::upstream::{AnswerBody, Failure, RequestBody, Upstream};
 
 /// Tells the upstream which execution a request is.
@@ -44,6 +45,8 @@ struct Shared {
     /// Where the upstream can settle a key in a transaction of its own, it is told which execution
     /// a request is; the policies say how long the answer is kept.
     tokens: Option<Policies>,
+    /// What operations are called, where somebody can tell what became of them.
+    names: Names,
 }
 
 /// The body of an answer: the upstream's, or a short one of the gateway's own.
@@ -58,6 +61,7 @@ impl Proxy {
         rewriting: Rewriting,
         total_timeout: Duration,
         tokens: Option<Policies>,
+        names: Names,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -65,6 +69,7 @@ impl Proxy {
                 rewriting,
                 total_timeout,
                 tokens,
+                names,
             }),
         }
     }
@@ -94,6 +99,10 @@ impl Shared {
         let Some(execution) = execution else {
             return self.pass_unguarded(request).await;
         };
+        if let Err(error) = self.names.write(&execution).await {
+            let why = format!("its names could not be stored: {error}");
+            return failed(&Failure::NeverSent(why));
+        }
         // A task that was kept waiting past its lease must not begin the effect now.
         if !execution.is_held() {
             let late = Failure::NeverSent("the key was lost before anything was sent".into());
@@ -101,6 +110,7 @@ impl Shared {
         }
         let mut request = self.rewrite(request, false);
         self.tell_execution(&execution, request.headers_mut());
+        self.names.tell(&execution, request.headers_mut());
         let end = Instant::now() + self.total_timeout;
         match tokio::time::timeout_at(end, self.upstream.send(request)).await {
             Ok(Ok(answer)) if is_early_success(&answer) => {

@@ -20,6 +20,7 @@ use crate::listener::{Listener, ListenerLimits};
 use crate::logging::{LogObservations, LogObserver};
 use crate::principal::Callers;
 use crate::proxy::Proxy;
+use crate::reconcile::{Counts, Names, Probes, Receiver};
 use crate::request_id::RequestIds;
 use crate::store::{self, Opened};
 use crate::upstream::{Connector, Limits, Upstream};
@@ -38,6 +39,7 @@ pub(crate) struct Gateway {
     stop: watch::Sender<bool>,
     tls: Option<watch::Sender<Arc<rustls::ServerConfig>>>,
     callers: Callers,
+    counts: Arc<Counts>,
     listeners: Vec<JoinHandle<()>>,
 }
 
@@ -48,7 +50,8 @@ impl Gateway {
     /// # Errors
     /// With the setting to change.
     pub(crate) async fn start(config: Config) -> Result<Self, String> {
-        let engine = engine(&config).await?;
+        let counts = Arc::new(Counts::default());
+        let engine = engine(&config, &counts).await?;
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
         let callers = Callers::new(&config.principal).map_err(|error| error.to_string())?;
@@ -56,7 +59,8 @@ impl Gateway {
         let tokens = matches!(config.top.store, StoreUrl::Postgres(_));
         let tokens = tokens.then(|| engine.policies().clone());
         let total_timeout = config.upstream.total_timeout;
-        let proxy = Proxy::new(upstream, rewriting, total_timeout, tokens);
+        let names = Names::new(&config, engine.clone());
+        let proxy = Proxy::new(upstream, rewriting, total_timeout, tokens, names);
         let (stop, stopped) = watch::channel(false);
         let (reload, tls) = match tls::server(&config.tls)? {
             Some(server) => {
@@ -68,7 +72,8 @@ impl Gateway {
         let grace = config.running.drain_grace;
         let front = bind("listen", config.top.listen, limits(&config), tls)?;
         let back = bind("admin", config.top.admin, limits(&config), None)?;
-        let announcements = announce(&config, &front, &back)?;
+        let hooks = webhooks(&config, &engine, &counts)?;
+        let mut announcements = announce(&config, &front, &back)?;
         let (address, admin) = (local(&front)?, local(&back)?);
         let service = layer.layer(proxy);
         let ids = Arc::new(RequestIds::new());
@@ -77,14 +82,20 @@ impl Gateway {
             async move { ids.serve(request, |request| service.call(request)).await }
         };
         let admin_engine = engine.clone();
-        let listeners = vec![
+        let mut listeners = vec![
             tokio::spawn(front.serve(answer, stopped.clone(), grace)),
             tokio::spawn(back.serve(
                 move |request| admin::answer(admin_engine.clone(), request),
-                stopped,
+                stopped.clone(),
                 Duration::from_secs(1),
             )),
         ];
+        if let Some((listener, receiver)) = hooks {
+            let (scheme, address) = (listener.scheme(), local(&listener)?);
+            announcements.push(format!("onlyonce webhooks listen on {scheme}://{address}"));
+            let answer = move |request| Arc::clone(&receiver).answer(request);
+            listeners.push(tokio::spawn(listener.serve(answer, stopped, grace)));
+        }
         Ok(Self {
             address,
             admin,
@@ -94,6 +105,7 @@ impl Gateway {
             stop,
             tls: reload,
             callers,
+            counts,
             listeners,
         })
     }
@@ -135,10 +147,14 @@ impl Gateway {
             // A listener ends after its grace; one that panicked has ended already.
             let _ = listener.await;
         }
+        let counts = self.counts.to_string();
+        if !counts.is_empty() {
+            tracing::info!(counts, "probes and webhooks");
+        }
     }
 }
 
-async fn engine(config: &Config) -> Result<Engine<BoxStore>, String> {
+async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Engine<BoxStore>, String> {
     let embedded = config.embedded_options();
     // Opening is large, and done once: it need not be part of everything that follows.
     let opening = Box::pin(store::open(&config.top.store, &embedded, &config.cache));
@@ -160,10 +176,32 @@ async fn engine(config: &Config) -> Result<Engine<BoxStore>, String> {
     if let Some(previous) = previous {
         builder = builder.previous_secret(Secret::new(previous));
     }
-    builder
-        .open()
-        .await
-        .map_err(|error| format!("store: {error}"))
+    let (open, opened) = watch::channel(None);
+    if let Some(probes) = Probes::new(config, Arc::clone(counts), opened)? {
+        builder = builder.resolver(probes);
+    }
+    let engine = builder.open().await;
+    let engine = engine.map_err(|error| format!("store: {error}"))?;
+    open.send_replace(Some(engine.child_keys()));
+    Ok(engine)
+}
+
+/// The webhooks' listener, where there is one.
+fn webhooks(
+    config: &Config,
+    engine: &Engine<BoxStore>,
+    counts: &Arc<Counts>,
+) -> Result<Option<(Listener, Arc<Receiver>)>, String> {
+    let Some(address) = config.webhook_listener.listen else {
+        return Ok(None);
+    };
+    let receiver = Receiver::new(config, engine.clone(), Arc::clone(counts))?;
+    let limits = ListenerLimits {
+        connections: config.webhook_listener.connections,
+        ..limits(config)
+    };
+    let listener = bind("webhooks.listen", address, limits, None)?;
+    Ok(Some((listener, Arc::new(receiver))))
 }
 
 fn upstream(config: &Config) -> Result<Upstream, String> {

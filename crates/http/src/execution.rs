@@ -1,7 +1,7 @@
 //! What a guarded handler gets with its request.
 
 use http::Response;
-use onlyonce_core::{Fence, Key, RecordId, RouteName};
+use onlyonce_core::{Fence, Key, RecordId, RouteName, Timestamp};
 
 use crate::Settle;
 
@@ -36,6 +36,12 @@ impl Execution {
     #[must_use]
     pub fn route(&self) -> &RouteName {
         self.inner.route()
+    }
+
+    /// When the key was first claimed.
+    #[must_use]
+    pub fn created_at(&self) -> Timestamp {
+        self.inner.created_at()
     }
 
     /// The fence of this execution.

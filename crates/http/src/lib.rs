@@ -48,6 +48,7 @@
 //! | what is stored of a response | [`ResponsePolicy`] |
 //! | every refusal | [`Problem`] |
 //! | what a handler gets | [`Execution`] |
+//! | asking about unknown outcomes | [`reconcile`] |
 
 mod body;
 mod execution;
@@ -57,6 +58,7 @@ mod operation;
 mod pattern;
 mod principal;
 mod problem;
+pub mod reconcile;
 mod reply;
 mod route;
 mod service;

@@ -2,14 +2,41 @@
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, header};
-use onlyonce_core::{Record, RecordId};
+use onlyonce_core::{Record, RecordId, State};
 use onlyonce_engine::Runtime;
 use onlyonce_store::Store;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::reply::RETRY_SECONDS_MIN;
+use crate::reply::{RETRY_SECONDS_MAX, RETRY_SECONDS_MIN};
 use crate::service::Guard;
 use crate::{Body, Code, Problem};
+
+/// What a caller may know of its operation. Why its outcome is unknown is for operators.
+fn status(record: &Record) -> Value {
+    let mut status = json!({
+        "state": record.state.kind().as_str(),
+        "settled": record.state.kind().is_settled(),
+        "attempt": record.attempt,
+        "created_at_ms": record.created_at.as_millis(),
+        "updated_at_ms": record.updated_at.as_millis(),
+    });
+    let unknown = match &record.state {
+        State::Unknown {
+            since, attempts, ..
+        }
+        | State::DeadLetter {
+            since, attempts, ..
+        } => Some(json!({ "since_ms": since.as_millis(), "attempts": attempts })),
+        State::Executing { .. }
+        | State::Released { .. }
+        | State::Completed { .. }
+        | State::Expired { .. } => None,
+    };
+    if let (Some(unknown), Value::Object(members)) = (unknown, &mut status) {
+        members.insert("unknown".to_owned(), unknown);
+    }
+    status
+}
 
 impl<S: Store, R: Runtime> Guard<S, R> {
     /// Where the status of an operation is found.
@@ -37,13 +64,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             let detail = "It is unknown, was forgotten after its retention, or is not yours.";
             return self.refuse(self.problem(Code::OperationNotFound, detail));
         };
-        let body = json!({
-            "state": record.state.kind().as_str(),
-            "settled": record.state.kind().is_settled(),
-            "attempt": record.attempt,
-            "created_at_ms": record.created_at.as_millis(),
-            "updated_at_ms": record.updated_at.as_millis(),
-        });
+        let body = status(&record);
         let mut response = Response::new(Body::whole(body.to_string().into(), None));
         let headers = response.headers_mut();
         headers.insert(
@@ -51,7 +72,28 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             HeaderValue::from_static("application/json"),
         );
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(seconds) = self.wait_seconds(&record.state) {
+            headers.insert(header::RETRY_AFTER, self.spread(seconds).into());
+        }
         response
+    }
+
+    /// How long it makes sense to wait before asking again: not at all for what is settled, until
+    /// the next look at an unknown outcome, and as long as possible for a person.
+    pub(crate) fn wait_seconds(&self, state: &State) -> Option<u64> {
+        let seconds = match state {
+            State::Executing { .. } => RETRY_SECONDS_MIN,
+            State::Unknown { reconcile_at, .. } => {
+                // Rounded up: half a second too early is a question for nothing.
+                let wait = reconcile_at.since(self.engine.now());
+                wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+            }
+            State::DeadLetter { .. } => RETRY_SECONDS_MAX,
+            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
+                return None;
+            }
+        };
+        Some(seconds.clamp(RETRY_SECONDS_MIN, RETRY_SECONDS_MAX))
     }
 
     fn is_own(&self, record: &Record, parts: &Parts) -> bool {

@@ -95,6 +95,59 @@ impl Pattern {
         }
         given.next().is_none()
     }
+
+    /// Whether it has a parameter of this name.
+    #[must_use]
+    pub fn has_parameter(&self, name: &str) -> bool {
+        let named = |segment: &str| parameter_name(segment) == Some(name);
+        self.text.split('/').any(named)
+    }
+
+    /// What a path has in place of a parameter, with its escapes decoded. `None` when there is no
+    /// such parameter, or the path, also as it is usually spelt, does not match.
+    #[must_use]
+    pub fn parameter(&self, name: &str, path: &str) -> Option<String> {
+        let usual = plain(path);
+        let spelt = [Some(path), usual.as_deref()];
+        let path = spelt
+            .into_iter()
+            .flatten()
+            .find(|path| self.matches(path))?;
+        let mut given = path.strip_prefix('/')?.split('/');
+        for segment in self.text.strip_prefix('/')?.split('/') {
+            let part = if segment.starts_with("{*") {
+                given.by_ref().collect::<Vec<_>>().join("/")
+            } else {
+                given.next()?.to_owned()
+            };
+            if parameter_name(segment) == Some(name) {
+                return percent_decoded(&part);
+            }
+        }
+        None
+    }
+}
+
+/// The name in `{name}` or `{*name}`.
+fn parameter_name(segment: &str) -> Option<&str> {
+    let inner = segment.strip_prefix('{')?.strip_suffix('}')?;
+    Some(inner.strip_prefix('*').unwrap_or(inner))
+}
+
+/// Text with every escape decoded; `None` when that is no text, or an escape is malformed.
+fn percent_decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.bytes());
+    while let Some(byte) = rest.next() {
+        let decoded = match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                u8::try_from(digit()? << 4 | digit()?).ok()?
+            }
+            plain => plain,
+        };
+        bytes.push(decoded);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn segment(text: &str) -> Result<Segment, ()> {
@@ -227,6 +280,26 @@ mod tests {
         }
         assert_eq!(plain("/../.."), Some("/".into()));
         assert_eq!(plain("//"), Some("/".into()));
+    }
+
+    #[test]
+    fn parameters_are_read_from_paths_however_they_are_spelt() {
+        let pattern = Pattern::parse("/shops/{shop}/orders/{*rest}").unwrap();
+        for (name, path, expected) in [
+            ("shop", "/shops/a/orders/1", Some("a")),
+            ("shop", "/shops/a%2Fb%C3%A9/orders/", Some("a/bé")),
+            ("rest", "/shops/a/orders/1/2", Some("1/2")),
+            ("rest", "/shops/a/orders/", Some("")),
+            ("shop", "//shops//a/orders/1/", Some("a")),
+            ("shop", "/shops/a%zz/orders/1", None),
+            ("shop", "/shops/a%ff/orders/1", None),
+            ("other", "/shops/a/orders/1", None),
+            ("shop", "/somewhere/else", None),
+        ] {
+            let found = pattern.parameter(name, path);
+            assert_eq!(found.as_deref(), expected, "{name} of {path}");
+        }
+        assert!(pattern.has_parameter("rest") && !pattern.has_parameter("shops"));
     }
 
     #[test]

@@ -26,11 +26,41 @@ impl Principal {
         Self::new("anonymous", b"")
     }
 
+    /// The caller's name where it is no secret: the text of a trusted header, or of a verified
+    /// claim. Never a credential.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let kind_ends = self.0.iter().position(|byte| *byte == 0)?;
+        let (kind, value) = self.0.split_at_checked(kind_ends)?;
+        let value = value.get(1..)?;
+        match kind {
+            b"header" => std::str::from_utf8(value).ok(),
+            b"jwt" => claim_text(value),
+            _ => None,
+        }
+    }
+
     /// The bytes that the scope is made of.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// The last of four length-prefixed parts (issuer, claim, kind, value), where the kind is text.
+fn claim_text(mut parts: &[u8]) -> Option<&str> {
+    let mut last = [&[][..]; 2];
+    for _ in 0..4 {
+        let (length, rest) = parts.split_first_chunk::<8>()?;
+        let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
+        let (part, rest) = rest.split_at_checked(length)?;
+        let [_, before] = last;
+        last = [before, part];
+        parts = rest;
+    }
+    let [kind, value] = last;
+    let whole = parts.is_empty() && kind == b"text";
+    std::str::from_utf8(value).ok().filter(|_| whole)
 }
 
 /// Why nobody knows who the caller is. The request is refused.

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use onlyonce_core::{FieldDigests, Record, RecordId, State, TombstoneReason};
+use onlyonce_core::{FieldDigests, Record, RecordId, TombstoneReason};
 use onlyonce_engine::{EngineError, Replay, Reply, Runtime};
 use onlyonce_store::Store;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::{Body, Code, InFlight, Problem, ResponsePolicy, Route};
 
 /// The shortest and longest `Retry-After`, in seconds.
 pub(crate) const RETRY_SECONDS_MIN: u64 = 1;
-const RETRY_SECONDS_MAX: u64 = 300;
+pub(crate) const RETRY_SECONDS_MAX: u64 = 300;
 
 impl<S: Store, R: Runtime> Guard<S, R> {
     /// The response to a guarded request. `began` tells whether it was the one that executed.
@@ -35,7 +35,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             Ok(Reply::Executed {
                 value: Answer::Lost(status, detail),
                 ..
-            }) => self.unknown(id, None, detail).status(status),
+            }) => self.unknown(route, id, None, detail).status(status),
             Ok(Reply::Replayed(replay)) => {
                 if let Err(refusal) = self.may_replay(check).await {
                     return refusal.map(|body| Body::whole(body, None));
@@ -55,19 +55,19 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             }
             Ok(Reply::InFlight(_)) => self.in_progress(id),
             Ok(Reply::Mismatch(stored)) => self.mismatch(route, asked, &stored),
-            Ok(Reply::Unknown(record)) if began => self.unrecorded(id, record.as_deref()),
+            Ok(Reply::Unknown(record)) if began => self.unrecorded(route, id, record.as_deref()),
             Ok(Reply::Unknown(record)) => {
                 let detail = "an earlier request with this key may have been executed";
-                self.unknown(id, record.as_deref(), detail)
+                self.unknown(route, id, record.as_deref(), detail)
             }
-            Err(_) if began => self.unrecorded(id, None),
+            Err(_) if began => self.unrecorded(route, id, None),
             Err(error) => self.failed(&error),
         };
         self.refuse(problem)
     }
 
-    fn unrecorded(&self, id: &RecordId, record: Option<&Record>) -> Problem {
-        self.unknown(id, record, "the outcome could not be recorded")
+    fn unrecorded(&self, route: &Route, id: &RecordId, record: Option<&Record>) -> Problem {
+        self.unknown(route, id, record, "the outcome could not be recorded")
             .status(StatusCode::BAD_GATEWAY)
     }
 
@@ -103,9 +103,17 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         response
     }
 
-    fn unknown(&self, id: &RecordId, record: Option<&Record>, cause: &str) -> Problem {
-        let next_look = record.map(|record| &record.state).and_then(State::deadline);
-        let wait = next_look.map_or(0, |at| at.since(self.engine.now()).as_secs());
+    fn unknown(
+        &self,
+        route: &Route,
+        id: &RecordId,
+        record: Option<&Record>,
+        cause: &str,
+    ) -> Problem {
+        let known = record.and_then(|record| self.wait_seconds(&record.state));
+        // Nobody looks into it before this has passed.
+        let first_look = route.policy.reconcile().delay.as_secs();
+        let wait = known.unwrap_or(first_look);
         let detail = format!(
             "{cause}. It is never executed again behind your back: retry with the same key, and \
              you will get the answer once it is known."

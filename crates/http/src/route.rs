@@ -7,6 +7,7 @@ use onlyonce_core::{Policy, RouteName};
 use onlyonce_engine::Policies;
 
 use crate::pattern::plain;
+use crate::reconcile::Notes;
 use crate::{Pattern, ResponsePolicy, Statuses};
 
 /// The request header that carries the key.
@@ -33,6 +34,8 @@ pub struct Route {
     pub response: ResponsePolicy,
     /// The largest request body that is guarded. Default: 1 MiB.
     pub body_bytes_max: usize,
+    /// What is noted of a request for whoever asks about its outcome. Default: nothing.
+    pub notes: Notes,
     /// The rules' own choices: lease, retention, scope, fingerprint, kind of upstream.
     pub policy: Policy,
 }
@@ -97,6 +100,7 @@ impl Route {
             statuses: Statuses::default(),
             response: ResponsePolicy::default(),
             body_bytes_max: 1024 * 1024,
+            notes: Notes::default(),
             policy: Policy::default(),
         }
     }

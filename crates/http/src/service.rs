@@ -31,6 +31,7 @@ use tower_service::Service;
 use uuid::Uuid;
 
 use crate::body::{BodyTimeout, Collected};
+use crate::reconcile::Subject;
 use crate::{
     Authorization, Body, BoxError, Code, Execution, InFlight, Mode, Observation, Observations,
     Principal, Principals, Problem, Route, Routes, Settle,
@@ -235,6 +236,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         if let InFlight::Wait(wait) = route.in_flight {
             request.wait = Some(wait);
         }
+        request.memo = route.notes.memo(&Subject {
+            key: &key,
+            principal: &principal,
+            pattern: &route.pattern,
+            path: parts.uri.path(),
+            body: &content.data,
+        });
         let (id, asked) = (
             request.identity.id,
             Asked::new(route, &parts, content.data.clone()),

@@ -8,10 +8,10 @@
 //! | here | what it is |
 //! |---|---|
 //! | `raw` | the file: names, values and lines |
-//! | `field`, `values`, `units`, `types`, `choices`, `address`, `statuses` | how each type is read and written |
-//! | `sections`, `route` | the values with their defaults, and the one list of keys |
+//! | `field`, `values`, `units`, `types`, `choices`, `address`, `statuses`, `questions` | how each type is read and written |
+//! | `sections`, `route`, `probes` | the values with their defaults, and the one list of keys |
 //! | `reader`, `writer` | the two ways through that list |
-//! | `rules` | values that contradict each other |
+//! | `rules`, `rules_probes` | values that contradict each other |
 //! | `keys` | files of secret bytes |
 
 mod address;
@@ -19,10 +19,13 @@ mod choices;
 mod error;
 mod field;
 mod keys;
+mod probes;
+mod questions;
 mod raw;
 mod reader;
 mod route;
 mod rules;
+mod rules_probes;
 mod sections;
 mod statuses;
 #[cfg(test)]
@@ -42,6 +45,8 @@ use onlyonce_store_embedded::EmbeddedOptions;
 pub(crate) use address::Endpoint;
 pub(crate) use error::{ConfigErrors, Finding, Place};
 pub(crate) use field::Visitor;
+pub(crate) use probes::{Probe, Webhook, Webhooks};
+pub(crate) use questions::By;
 pub(crate) use route::Route;
 pub(crate) use sections::{Cache, Limits, Principal, Running, Secrets, Tls, Top, Upstream};
 pub(crate) use types::{
@@ -74,6 +79,11 @@ pub(crate) struct Config {
     pub(crate) embedded: EmbeddedOptions,
     /// With the counts of `limits`.
     pub(crate) engine: EngineConfig,
+    pub(crate) webhook_listener: Webhooks,
+    /// The `[[probe]]` tables.
+    pub(crate) probes: Vec<Probe>,
+    /// The `[[webhook]]` tables.
+    pub(crate) webhooks: Vec<Webhook>,
     /// The `[[route]]` tables, in order; the default route is not among them.
     pub(crate) routes: Vec<Route>,
     /// Those, and the default route, as the HTTP layer takes them.
@@ -129,6 +139,9 @@ impl Default for Config {
             cache: Cache::default(),
             embedded: EmbeddedOptions::new("./onlyonce-data"),
             engine: EngineConfig::default(),
+            webhook_listener: Webhooks::default(),
+            probes: Vec::new(),
+            webhooks: Vec::new(),
             routes: Vec::new(),
             built: Routes::default(),
             places: Places::new(),
@@ -220,7 +233,9 @@ impl Config {
         let mut reader = Reader::new(root, variables, overrides.into_flags());
         config.visit(&mut reader);
         let blank = Route::new(&config.top, &config.upstream, &config.limits);
-        config.routes = reader.routes(&blank);
+        config.routes = reader.list("route", &blank, Route::visit);
+        config.probes = reader.list("probe", &Probe::default(), Probe::visit);
+        config.webhooks = reader.list("webhook", &Webhook::default(), Webhook::visit);
         reader.finish();
         config.settle();
         config.places = reader.places;
@@ -239,6 +254,7 @@ impl Config {
         self.cache.visit(visitor);
         sections::visit_embedded(&mut self.embedded, visitor);
         sections::visit_engine(&mut self.engine, visitor);
+        self.webhook_listener.visit(visitor);
     }
 
     /// What follows from other keys.
@@ -257,8 +273,16 @@ impl Config {
         let (mut writer, mut config) = (Writer::default(), self.clone());
         config.visit(&mut writer);
         for route in &mut config.routes {
-            writer.route();
+            writer.list("route");
             route.visit(&mut writer);
+        }
+        for probe in &mut config.probes {
+            writer.list("probe");
+            probe.visit(&mut writer);
+        }
+        for webhook in &mut config.webhooks {
+            writer.list("webhook");
+            webhook.visit(&mut writer);
         }
         writer.finish()
     }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::{Finding, Place, did_you_mean};
 use super::field::{Field, Visitor};
 use super::raw::{Entry, Table, Value};
-use super::route::Route;
 
 /// What every variable of the configuration begins with.
 const PREFIX: &str = "ONLYONCE_";
@@ -22,6 +21,9 @@ const OTHER_VARIABLES: [&str; 7] = [
     "ONLYONCE_SIM_",
     "ONLYONCE_BENCH_",
 ];
+
+/// Sections of which there may be several.
+const LISTS: [&str; 3] = ["route", "probe", "webhook"];
 
 /// Where each value was written, by key: `limits.connections`, `route[0].lease`.
 pub(crate) type Places = BTreeMap<String, Place>;
@@ -78,64 +80,70 @@ impl Reader {
         }
     }
 
-    /// The `[[route]]` tables, each over the choices that hold for all.
-    pub(crate) fn routes(&mut self, blank: &Route) -> Vec<Route> {
-        let tables = self.route_tables();
+    /// The `[[name]]` tables, each over the choices that hold for all.
+    pub(crate) fn list<T: Clone>(
+        &mut self,
+        name: &'static str,
+        blank: &T,
+        visit: impl Fn(&mut T, &mut Self),
+    ) -> Vec<T> {
+        let tables = self.tables(name);
         if tables.is_empty() {
             // Its keys must be known also when there is none, to tell where a stray key belongs.
-            self.route(0, Table::default());
-            blank.clone().visit(self);
+            self.item(name, 0, Table::default());
+            visit(&mut blank.clone(), self);
         }
-        let mut routes = Vec::new();
+        let mut list = Vec::new();
         for (index, (line, table)) in tables.into_iter().enumerate() {
-            let mut route = blank.clone();
-            self.route(index, table);
-            route.visit(self);
+            let mut item = blank.clone();
+            self.item(name, index, table);
+            visit(&mut item, self);
             let place = Place::Line(line);
-            self.places.insert(format!("route[{index}]"), place);
-            routes.push(route);
+            self.places.insert(format!("{name}[{index}]"), place);
+            list.push(item);
         }
-        routes
+        list
     }
 
     /// Each with its line.
-    fn route_tables(&mut self) -> Vec<(usize, Table)> {
+    fn tables(&mut self, name: &'static str) -> Vec<(usize, Table)> {
         self.close();
-        self.known.entry("route").or_default();
-        let Some(Entry { line, value, .. }) = self.root.take("route") else {
+        self.known.entry(name).or_default();
+        let Some(Entry { line, value, .. }) = self.root.take(name) else {
             return Vec::new();
         };
         let Value::List(items) = value else {
-            let text = "a route is a table in a list: write [[route]], with two brackets";
-            self.error(Place::Line(line), "route", text);
+            let text =
+                format!("a {name} is a table in a list: write [[{name}]], with two brackets");
+            self.error(Place::Line(line), name, &text);
             return Vec::new();
         };
-        let mut routes = Vec::new();
+        let mut tables = Vec::new();
         for item in items {
             match item {
                 Value::Table(table) => {
                     let first = table.iter().map(|entry| entry.line).min();
-                    routes.push((first.unwrap_or(line), table));
+                    tables.push((first.unwrap_or(line), table));
                 }
                 Value::Text(_)
                 | Value::Integer(_)
                 | Value::Boolean(_)
                 | Value::List(_)
                 | Value::Other(_) => {
-                    let text = "a route is a table: write [[route]] above its keys";
-                    self.error(Place::Line(line), "route", text);
+                    let text = format!("a {name} is a table: write [[{name}]] above its keys");
+                    self.error(Place::Line(line), name, &text);
                 }
             }
         }
-        routes
+        tables
     }
 
-    /// The keys that follow are those of one route.
-    fn route(&mut self, index: usize, table: Table) {
+    /// The keys that follow are those of one table of a list.
+    fn item(&mut self, name: &'static str, index: usize, table: Table) {
         self.close();
         self.here = Here {
-            section: "route",
-            prefix: format!("route[{index}]."),
+            section: name,
+            prefix: format!("{name}[{index}]."),
             table,
         };
     }
@@ -178,7 +186,7 @@ impl Reader {
         let what = if is_table { "section" } else { "key" };
         let within = match section {
             "" => String::new(),
-            "route" => " in [[route]]".to_owned(),
+            list if LISTS.contains(&list) => format!(" in [[{list}]]"),
             section => format!(" in [{section}]"),
         };
         let text = format!("unknown {what} \"{key}\"{within}: {fix}");
@@ -189,7 +197,7 @@ impl Reader {
     fn elsewhere(&self, key: &str) -> Option<String> {
         let place = |section: &str| match section {
             "" => "at the top, above the first section".to_owned(),
-            "route" => "to a [[route]]".to_owned(),
+            list if LISTS.contains(&list) => format!("to a [[{list}]]"),
             section => format!("to the section [{section}]"),
         };
         let exact = self.known.iter().find(|(_, keys)| keys.contains(key));
@@ -220,7 +228,7 @@ impl Reader {
         };
         let from_file = table.take(name);
         let from_file = from_file.map(|entry| (Place::Line(entry.line), entry.value));
-        if *section == "route" {
+        if LISTS.contains(section) {
             return from_file;
         }
         let variable = match *section {
@@ -275,7 +283,7 @@ impl Visitor for Reader {
         match T::read(&given) {
             Ok(read) => *value = read,
             Err(reasons) => {
-                let shown = if self.here.section == "route" {
+                let shown = if LISTS.contains(&self.here.section) {
                     name
                 } else {
                     &key

@@ -39,6 +39,9 @@ pub(crate) struct Route {
     pub(crate) upstream: UpstreamKind,
     pub(crate) reexecute: bool,
     pub(crate) release_after: Option<Duration>,
+    /// Who is asked, and who says by itself, what became of an unknown outcome.
+    pub(crate) probe: Option<String>,
+    pub(crate) webhook: Option<String>,
     pub(crate) reconcile_delay: Duration,
     pub(crate) reconcile_delay_max: Duration,
     pub(crate) reconcile_attempts: NonZeroU16,
@@ -77,6 +80,8 @@ impl Route {
             upstream: upstream.kind,
             reexecute: false,
             release_after: None,
+            probe: None,
+            webhook: None,
             reconcile_delay: reconcile.delay,
             reconcile_delay_max: reconcile.delay_max,
             reconcile_attempts: NonZeroU16::new(reconcile.attempts_max).unwrap_or(NonZeroU16::MIN),
@@ -121,6 +126,8 @@ impl Route {
         visitor.key("upstream", &mut self.upstream);
         visitor.key("reexecute", &mut self.reexecute);
         visitor.key("release_after", &mut self.release_after);
+        visitor.key("probe", &mut self.probe);
+        visitor.key("webhook", &mut self.webhook);
         visitor.key("reconcile_delay", &mut self.reconcile_delay);
         visitor.key("reconcile_delay_max", &mut self.reconcile_delay_max);
         visitor.key("reconcile_attempts", &mut self.reconcile_attempts);

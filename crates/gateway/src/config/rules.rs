@@ -16,7 +16,7 @@ const GIB: u64 = 1024 * 1024 * 1024;
 
 /// Collects what is wrong, each with the place of the key that is to blame.
 pub(super) struct Rules<'a> {
-    config: &'a Config,
+    pub(super) config: &'a Config,
     routes: Vec<onlyonce_http::Route>,
     errors: Vec<Finding>,
 }
@@ -40,6 +40,8 @@ impl<'a> Rules<'a> {
         rules.embedded();
         rules.cache();
         rules.names();
+        rules.probes();
+        rules.webhooks();
         rules.last_route();
         for (index, route) in config.routes.iter().enumerate() {
             rules.own_route(index, route);
@@ -52,11 +54,11 @@ impl<'a> Rules<'a> {
         Ok(Routes::new(rules.routes))
     }
 
-    fn wrong(&mut self, key: &str, text: impl Into<String>) {
+    pub(super) fn wrong(&mut self, key: &str, text: impl Into<String>) {
         self.errors.push(self.config.finding(key, text));
     }
 
-    fn is_set(&self, key: &str) -> bool {
+    pub(super) fn is_set(&self, key: &str) -> bool {
         self.config.place(key) != Place::Default
     }
 
@@ -282,7 +284,10 @@ impl<'a> Rules<'a> {
     fn route(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
         let config = self.config;
         match route.build(&config.limits) {
-            Ok(built) => self.routes.push(built),
+            Ok(mut built) => {
+                built.notes = self.notes(route, key);
+                self.routes.push(built);
+            }
             Err(reasons) => {
                 for (name, text) in reasons {
                     let key = if name.contains('.') {

@@ -83,7 +83,7 @@ fn clashes(first: &RangeInclusive<u16>, second: &RangeInclusive<u16>) -> bool {
     overlap && (first == second || !(within(first, second) || within(second, first)))
 }
 
-fn written(range: &RangeInclusive<u16>) -> String {
+pub(super) fn written(range: &RangeInclusive<u16>) -> String {
     let (start, end) = (range.start(), range.end());
     if start == end {
         start.to_string()
@@ -92,7 +92,7 @@ fn written(range: &RangeInclusive<u16>) -> String {
     }
 }
 
-fn range(key: &str) -> Result<RangeInclusive<u16>, Wrong> {
+pub(super) fn range(key: &str) -> Result<RangeInclusive<u16>, Wrong> {
     let number = |text: &str| text.parse::<u16>().ok();
     let range = if let Some(hundred) = key.strip_suffix("xx") {
         number(hundred)

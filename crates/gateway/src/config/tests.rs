@@ -39,6 +39,10 @@ fn all_keys() -> BTreeSet<(&'static str, &'static str)> {
     config.visit(&mut keys);
     keys.section("route");
     Route::last(&config.top, &config.upstream, &config.limits).visit(&mut keys);
+    keys.section("probe");
+    Probe::default().visit(&mut keys);
+    keys.section("webhook");
+    Webhook::default().visit(&mut keys);
     keys.keys
 }
 
@@ -48,8 +52,8 @@ fn settings() -> Vec<(&'static str, &'static str, bool)> {
     for line in DEFAULT_FILE.lines() {
         let commented = line.starts_with('#') && !line.starts_with("# ") && line != "#";
         let bare = line.trim_start_matches('#');
-        if bare == "[[route]]" {
-            section = "route";
+        if let Some(name) = bare.strip_prefix("[[") {
+            section = name.trim_end_matches(']');
         } else if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
         } else if !line.is_empty() && (commented || !line.starts_with('#')) {
@@ -81,7 +85,7 @@ fn the_default_file_has_every_key_and_no_other() {
 #[test]
 fn every_example_of_the_default_file_can_be_read() {
     for (section, line, commented) in settings() {
-        if commented && section != "route" {
+        if commented && !["route", "probe", "webhook"].contains(&section) {
             let text = format!("[{section}]\n{line}\n");
             let (_, errors) = Config::read(&text, std::iter::empty(), Overrides::default());
             assert_eq!(errors, [], "{text}");
@@ -92,6 +96,7 @@ fn every_example_of_the_default_file_can_be_read() {
     let routes: Vec<_> = routes.filter(|line| !line.starts_with(' ')).collect();
     let config = load(&routes.join("\n")).unwrap();
     assert_eq!(config.routes.len(), 3);
+    assert_eq!((config.probes.len(), config.webhooks.len()), (1, 1));
 }
 
 #[test]

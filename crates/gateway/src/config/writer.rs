@@ -11,9 +11,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The keys that follow are those of one more route.
-    pub(crate) fn route(&mut self) {
-        self.text.push_str("\n[[route]]\n");
+    /// The keys that follow are those of one more table of a list.
+    pub(crate) fn list(&mut self, name: &str) {
+        // Writing to a `String` cannot fail, here and below.
+        let _ = writeln!(self.text, "\n[[{name}]]");
     }
 
     pub(crate) fn finish(self) -> String {
@@ -23,7 +24,6 @@ impl Writer {
 
 impl Visitor for Writer {
     fn section(&mut self, name: &'static str) {
-        // Writing to a `String` cannot fail, here and below.
         let _ = writeln!(self.text, "\n[{name}]");
     }
 

@@ -14,6 +14,7 @@
 //! | the process, its clock and its disk: signals, crashes, fsync, full, a power cut | `signals.rs`, `clock.rs`, `disk.rs`, `power.rs` |
 //! | several gateways on one store, and stores that fail | `shared.rs`, `lines.rs` |
 //! | from one store to another, and from one version to the next | `copying.rs`, `versions.rs` |
+//! | unknown outcomes that get known: asked, told, crashed | `reconcile/` |
 //! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
 //! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
 #![allow(
@@ -43,6 +44,7 @@ mod lost;
 mod mismatch;
 mod operators;
 mod power;
+mod reconcile;
 mod shared;
 mod signals;
 mod slow;

@@ -189,7 +189,6 @@ pub(crate) struct Gateway {
     child: Child,
     log: PathBuf,
     // Held open, or the gateway would write to nobody.
-    #[expect(dead_code, reason = "held open for the gateway")]
     lines: Lines<BufReader<ChildStdout>>,
     _folder: Arc<TempDir>,
 }
@@ -206,6 +205,12 @@ impl Gateway {
         kill.args([&format!("-{name}"), &self.pid().to_string()]);
         let sent = kill.status().await.expect("kill runs");
         assert!(sent.success(), "kill -{name}");
+    }
+
+    /// The address in its next announcement, after those of clients and operators.
+    pub(crate) async fn announced(&mut self) -> SocketAddr {
+        let line = soon(self.lines.next_line()).await.expect("text");
+        address_in(&line.expect("an announcement"))
     }
 
     /// Waits for its end.
