@@ -26,6 +26,8 @@ pub enum Purpose {
     Log,
     /// The encryption key of one stored response.
     Seal,
+    /// The id of a row that no client's key means, such as an entry of the audit trail.
+    Note,
 }
 
 impl Purpose {
@@ -38,6 +40,7 @@ impl Purpose {
             Self::ChildKey => b"onlyonce.child-key.v1",
             Self::Log => b"onlyonce.log.v1",
             Self::Seal => b"onlyonce.seal.v1",
+            Self::Note => b"onlyonce.note.v1",
         }
     }
 }

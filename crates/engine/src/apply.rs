@@ -1,6 +1,6 @@
 //! Read, decide, swap; and again when somebody else wrote first.
 //!
-//! This is the only place that writes to the store. A swap that may or may not have happened is
+//! This is the only place that writes clients' keys to the store. A swap that may or may not have happened is
 //! followed by a read, never by a blind second write: the rules recognise a command's own
 //! earlier success by its fence.
 
@@ -127,7 +127,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         self.checked(StoreOperation::Load, answer, StoreError::unavailable)
     }
 
-    async fn swap(
+    pub(crate) async fn swap(
         &self,
         id: &RecordId,
         expected: Option<Version>,

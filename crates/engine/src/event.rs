@@ -78,7 +78,7 @@ pub enum Event<'a> {
         route: &'a RouteName,
         /// How it came to say so.
         source: Source,
-        /// What it said: "completed", "not_found" or "pending".
+        /// What it said: `completed`, `not_found` or `pending`.
         verdict: &'static str,
         /// What came of it.
         decision: Decision,
@@ -89,7 +89,7 @@ pub enum Event<'a> {
         id: &'a RecordId,
         /// Its route.
         route: &'a RouteName,
-        /// What the person decided: "completed", "released", "forget" or "ask_again".
+        /// What the person decided: `completed`, `released`, `forget` or `ask_again`.
         resolution: &'static str,
         /// What came of it.
         decision: Decision,

@@ -15,6 +15,7 @@
 //! | read, decide, swap, again | `apply.rs` |
 //! | the work's own task and its lease | `execute.rs` |
 //! | what happens when nobody asks | `sweep.rs` |
+//! | rows that are no client's keys: the audit trail | [`Note`] |
 //! | running a plain async function under a key | [`Guard`] |
 
 mod apply;
@@ -27,6 +28,7 @@ mod event;
 mod execute;
 mod execution;
 mod guard;
+mod note;
 mod reply;
 mod resolver;
 mod run;
@@ -42,6 +44,7 @@ pub use error::EngineError;
 pub use event::{Event, Observer, Source, StoreOperation};
 pub use execution::{Execution, Finished, Outcome};
 pub use guard::{Guard, GuardError};
+pub use note::{KeptNote, Note};
 pub use reply::{Replay, Reply};
 pub use resolver::{NoResolver, Resolver};
 pub use run::{Identity, Request};

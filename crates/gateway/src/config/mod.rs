@@ -42,7 +42,9 @@ use onlyonce_store_embedded::EmbeddedOptions;
 pub(crate) use error::{ConfigErrors, Finding, Place};
 pub(crate) use field::Visitor;
 pub(crate) use route::Route;
-pub(crate) use sections::{Cache, Limits, Principal, Running, Secrets, Tls, Top, Upstream};
+pub(crate) use sections::{
+    Cache, Limits, Operators, Principal, Running, Secrets, Tls, Top, Upstream,
+};
 pub(crate) use types::{
     Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl, UpstreamKind,
 };
@@ -63,6 +65,7 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) tls: Tls,
     pub(crate) principal: Principal,
+    pub(crate) operators: Operators,
     pub(crate) running: Running,
     pub(crate) secrets: Secrets,
     pub(crate) cache: Cache,
@@ -120,6 +123,7 @@ impl Default for Config {
             limits: Limits::default(),
             tls: Tls::default(),
             principal: Principal::default(),
+            operators: Operators::default(),
             running: Running::default(),
             secrets: Secrets::default(),
             cache: Cache::default(),
@@ -221,6 +225,7 @@ impl Config {
         self.limits.visit(visitor);
         self.tls.visit(visitor);
         self.principal.visit(visitor);
+        self.operators.visit(visitor);
         self.running.visit(visitor);
         self.secrets.visit(visitor);
         self.cache.visit(visitor);

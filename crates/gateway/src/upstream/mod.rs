@@ -9,8 +9,8 @@ mod failure;
 mod io;
 mod pool;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -65,6 +65,14 @@ struct Address {
     pool: Arc<Pool>,
     /// Until when it is passed over, in milliseconds since the start; 0 when it is well.
     down_until: AtomicU64,
+    /// Why it could not be reached, until it is reached again.
+    error: Mutex<Option<String>>,
+}
+
+impl Address {
+    fn set_error(&self, error: Option<String>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
 }
 
 /// All addresses of the upstream.
@@ -94,6 +102,7 @@ impl Upstream {
             connector,
             pool: Arc::new(Pool::new(limits.pool_idle_max, limits.pool_idle_timeout)),
             down_until: AtomicU64::new(0),
+            error: Mutex::new(None),
         };
         Self {
             addresses: connectors.into_iter().map(address).collect(),
@@ -119,12 +128,21 @@ impl Upstream {
                     address
                         .down_until
                         .store(self.millis(self.down_for), Ordering::Relaxed);
+                    address.set_error(Some(failure.to_string()));
                     (unreached, request) = (failure, unsent);
                 }
                 Err((failure, None)) => return Err(failure),
             }
         }
         Err(unreached)
+    }
+
+    /// Of every address, in order: why it could not be reached when it was last tried.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = Option<String>> {
+        self.addresses.iter().map(|address| {
+            let error = address.error.lock();
+            error.unwrap_or_else(PoisonError::into_inner).clone()
+        })
     }
 
     /// The addresses to try: those that are well in turn, then, as a last resort, the others.
@@ -160,6 +178,7 @@ impl Upstream {
         match Box::pin(address.connector.connect()).await {
             Ok((sender, written)) => {
                 address.down_until.store(0, Ordering::Relaxed);
+                address.set_error(None);
                 self.send_on(address.pool.lease(sender, written), request)
                     .await
             }

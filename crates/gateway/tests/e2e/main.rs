@@ -14,7 +14,7 @@
 //! | the process, its clock and its disk: signals, crashes, fsync, full, a power cut | `signals.rs`, `clock.rs`, `disk.rs`, `power.rs` |
 //! | several gateways on one store, and stores that fail | `shared.rs` |
 //! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
-//! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
+//! | who the caller is, and what operators see and do | `callers.rs`, `operators.rs`, `admin.rs`, `admin_schema.rs` |
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,6 +24,8 @@
     reason = "a test may stop at once, and owns its clock"
 )]
 
+mod admin;
+mod admin_schema;
 mod callers;
 mod clock;
 mod crowd;
