@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::scope::bytes_from_hex;
+
 /// 128 random bits, new for every granted execution and drawn outside `core`.
 ///
 /// Whoever settles a key must show the fence it was granted. It is random, not a counter: a
@@ -21,6 +23,12 @@ impl Fence {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+
+    /// Reads the 32 hexadecimal digits that [`Display`](fmt::Display) writes.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        bytes_from_hex(text).map(Self)
     }
 }
 

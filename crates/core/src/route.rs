@@ -12,6 +12,9 @@ impl RouteName {
     /// The longest name, in bytes.
     pub const BYTES_MAX: usize = 255;
 
+    /// What the names of rows begin with that are no client's keys, such as the audit trail.
+    pub const RESERVED: &str = "onlyonce.";
+
     /// A name, or `None` when it is too long.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
@@ -30,6 +33,12 @@ impl RouteName {
     pub fn as_str(&self) -> &str {
         // Checked when it was made; asking again costs less than the `unsafe` it would save.
         core::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// Whether rows of this name are no client's keys.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.as_str().starts_with(Self::RESERVED)
     }
 }
 

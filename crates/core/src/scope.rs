@@ -74,6 +74,16 @@ impl RecordId {
         Self(hash.finish())
     }
 
+    /// The id of a row that no client's key means: no key has this id, whatever its scope.
+    #[must_use]
+    pub fn note(secret: &Secret, parts: &[&[u8]]) -> Self {
+        let mut hash = secret.hash(Purpose::Note);
+        for part in parts {
+            hash.part(part);
+        }
+        Self(hash.finish())
+    }
+
     /// From bytes that a store kept, or an operator typed.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
@@ -89,16 +99,21 @@ impl RecordId {
     /// Reads the 64 hexadecimal digits that [`Display`](fmt::Display) writes.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if !rest.is_empty() || pairs.len() != 32 {
-            return None;
-        }
-        let mut bytes = [0; 32];
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
-        }
-        Some(Self(bytes))
+        bytes_from_hex(text).map(Self)
     }
+}
+
+/// Exactly `N` bytes, two hexadecimal digits each.
+pub(crate) fn bytes_from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() || pairs.len() != N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+    }
+    Some(bytes)
 }
 
 fn hex_digit(digit: u8) -> Option<u8> {
@@ -146,6 +161,12 @@ impl PrincipalDigest {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 8] {
         &self.0
+    }
+
+    /// Reads the 16 hexadecimal digits that [`Display`](fmt::Display) writes.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        bytes_from_hex(text).map(Self)
     }
 }
 
@@ -260,6 +281,15 @@ mod tests {
             id(without, empty, "k"),
             id(ScopeParts::default(), empty, "k")
         );
+    }
+
+    /// An entry of the audit trail must never be found, or written over, by a client's key.
+    #[test]
+    fn no_key_has_the_id_of_a_note() {
+        let secret = Secret::new([1; 32]);
+        let note = RecordId::note(&secret, &[b"k"]);
+        assert_ne!(note, RecordId::note(&secret, &[b"k", b""]));
+        assert_ne!(note, id(ScopeParts::default(), SCOPE, "k"));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum Purpose {
     Seal,
     /// The id of a row that names an operation by what somebody else calls it.
     Reference,
+    /// The id of a row that no client's key means, such as an entry of the audit trail.
+    Note,
 }
 
 impl Purpose {
@@ -41,6 +43,7 @@ impl Purpose {
             Self::Log => b"onlyonce.log.v1",
             Self::Seal => b"onlyonce.seal.v1",
             Self::Reference => b"onlyonce.reference.v1",
+            Self::Note => b"onlyonce.note.v1",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Read, decide, swap; and again when somebody else wrote first.
 //!
-//! This is the only place that writes keys to the store (`reference.rs` writes names of them). A swap that may or may not have happened is
+//! This is the only place that writes clients' keys to the store. A swap that may or may not have
+//! happened is
 //! followed by a read, never by a blind second write: the rules recognise a command's own
 //! earlier success by its fence.
 

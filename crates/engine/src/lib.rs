@@ -16,6 +16,7 @@
 //! | the work's own task and its lease | `execute.rs` |
 //! | what happens when nobody asks | `sweep.rs` |
 //! | finding an operation by what somebody else calls it | `reference.rs` |
+//! | rows that are no client's keys: the audit trail | [`Note`] |
 //! | running a plain async function under a key | [`Guard`] |
 
 mod apply;
@@ -28,6 +29,7 @@ mod event;
 mod execute;
 mod execution;
 mod guard;
+mod note;
 mod reference;
 mod reply;
 mod resolver;
@@ -44,6 +46,7 @@ pub use error::EngineError;
 pub use event::{Event, Observer, Source, StoreOperation};
 pub use execution::{ChildKeys, Execution, Finished, Outcome};
 pub use guard::{Guard, GuardError};
+pub use note::{KeptNote, Note};
 pub use reference::{REFERENCE_KEEP_MIN, REFERENCE_ROUTE, Referred};
 pub use reply::{Replay, Reply};
 pub use resolver::{NoResolver, Resolver};

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::config::{Config, ConfigErrors, Finding, Place, Source, StoreUrl};
-use crate::principal;
+use crate::{admin, principal};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -103,6 +103,10 @@ impl Checker<'_> {
         if let Err(reason) = config.secrets.keyring() {
             self.error("encryption.keys", reason.to_string());
         }
+        if let Err(reason) = admin::operators(&config.operators) {
+            let reason = reason.trim_start_matches("operators.tokens_file: ");
+            self.error("operators.tokens_file", reason);
+        }
         if let Err(reason) = config.secrets.hashing() {
             self.error("secret.file", reason.to_string());
         }
@@ -141,7 +145,14 @@ impl Checker<'_> {
                     .iter()
                     .map(|file| ("tls.key_file", file)),
             )
-            .chain(hmac.map(|file| ("principal.jwt_key_file", file)));
+            .chain(hmac.map(|file| ("principal.jwt_key_file", file)))
+            .chain(
+                config
+                    .operators
+                    .tokens_file
+                    .iter()
+                    .map(|file| ("operators.tokens_file", file)),
+            );
         for (key, file) in secret_files {
             if readable_by_all(file) {
                 let file = file.display();
@@ -158,8 +169,8 @@ impl Checker<'_> {
         if !top.admin.ip().is_loopback() {
             self.warn(
                 "admin",
-                "operators' listener is reachable from the network, and asks nobody who they are; \
-                 listen on 127.0.0.1",
+                "operators connect in the clear: their tokens and what they see can be read on the \
+                 way; listen on 127.0.0.1, or behind a proxy that has TLS",
             );
         }
         if !top.listen.ip().is_loopback() && tls.cert_file.is_none() {

@@ -4,20 +4,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_admin::Watch;
 use onlyonce_core::Secret;
 use onlyonce_engine::{Engine, EngineBuilder, TokioRuntime};
 use onlyonce_http::{IdempotencyLayer, ReplayCheck};
-use onlyonce_store::BoxStore;
+use onlyonce_store::{BoxStore, Store as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::admin::{Observed, Side, Watching};
 use crate::auth_check::AuthCheck;
 use crate::config::{Config, StoreUrl};
 use crate::forward::Rewriting;
 use crate::listener::{Listener, ListenerLimits};
-use crate::logging::{LogObservations, LogObserver};
+use crate::logging::LogObserver;
 use crate::principal::Callers;
 use crate::proxy::Proxy;
 use crate::reconcile::{Counts, Names, Probes, Receiver};
@@ -37,6 +39,9 @@ pub(crate) struct Gateway {
     config: Config,
     engine: Engine<BoxStore>,
     stop: watch::Sender<bool>,
+    /// The admin listener stays until the last request is done.
+    stop_admin: watch::Sender<bool>,
+    side: Side,
     tls: Option<watch::Sender<Arc<rustls::ServerConfig>>>,
     callers: Callers,
     counts: Arc<Counts>,
@@ -51,17 +56,28 @@ impl Gateway {
     /// With the setting to change.
     pub(crate) async fn start(config: Config) -> Result<Self, String> {
         let counts = Arc::new(Counts::default());
-        let engine = engine(&config, &counts).await?;
+        let operators = admin::operators(&config.operators)?;
+        let (engine, watching) = engine(&config, &counts).await?;
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
         let callers = Callers::new(&config.principal).map_err(|error| error.to_string())?;
-        let layer = layer(&config, engine.clone(), &upstream, &rewriting, &callers);
+        let observed = Observed(Arc::clone(&watching.stats));
+        let layer = layer(
+            &config,
+            engine.clone(),
+            &upstream,
+            &rewriting,
+            &callers,
+            observed,
+        );
+        let side = admin::start(&config, &engine, watching, operators, &upstream);
         let tokens = matches!(config.top.store, StoreUrl::Postgres(_));
         let tokens = tokens.then(|| engine.policies().clone());
         let total_timeout = config.upstream.total_timeout;
         let names = Names::new(&config, engine.clone());
         let proxy = Proxy::new(upstream, rewriting, total_timeout, tokens, names);
         let (stop, stopped) = watch::channel(false);
+        let (stop_admin, admin_stopped) = watch::channel(false);
         let (reload, tls) = match tls::server(&config.tls)? {
             Some(server) => {
                 let (reload, tls) = watch::channel(server);
@@ -81,12 +97,12 @@ impl Gateway {
             let (ids, mut service) = (Arc::clone(&ids), service.clone());
             async move { ids.serve(request, |request| service.call(request)).await }
         };
-        let admin_engine = engine.clone();
+        let router = side.router();
         let mut listeners = vec![
             tokio::spawn(front.serve(answer, stopped.clone(), grace)),
             tokio::spawn(back.serve(
-                move |request| admin::answer(admin_engine.clone(), request),
-                stopped.clone(),
+                move |request| router.clone().call(request),
+                admin_stopped,
                 Duration::from_secs(1),
             )),
         ];
@@ -103,6 +119,8 @@ impl Gateway {
             config,
             engine,
             stop,
+            stop_admin,
+            side,
             tls: reload,
             callers,
             counts,
@@ -110,7 +128,7 @@ impl Gateway {
         })
     }
 
-    /// Reads the certificates and the keys of tokens again. What was in force stays so when they
+    /// Reads the certificates, the keys of tokens and the operators' tokens again. What was in force stays so when they
     /// are no good.
     pub(crate) fn reload(&self) {
         if principal::has_files(&self.config.principal) {
@@ -121,6 +139,7 @@ impl Gateway {
                 }
             }
         }
+        self.side.reload(&self.config.operators);
         match (&self.tls, tls::server(&self.config.tls)) {
             (Some(reload), Ok(Some(server))) => {
                 reload.send_replace(server);
@@ -135,6 +154,7 @@ impl Gateway {
 
     /// Stops accepting, finishes what executes, settles the rest as unknown.
     pub(crate) async fn stop(self) {
+        self.side.drain();
         self.stop.send_replace(true);
         let unfinished = self.engine.drain(self.config.running.drain_grace).await;
         if unfinished > 0 {
@@ -143,10 +163,12 @@ impl Gateway {
                 "executions were cut off; their outcomes are unknown"
             );
         }
+        self.stop_admin.send_replace(true);
         for listener in self.listeners {
             // A listener ends after its grace; one that panicked has ended already.
             let _ = listener.await;
         }
+        self.side.close().await;
         let counts = self.counts.to_string();
         if !counts.is_empty() {
             tracing::info!(counts, "probes and webhooks");
@@ -154,18 +176,23 @@ impl Gateway {
     }
 }
 
-async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Engine<BoxStore>, String> {
+async fn engine(
+    config: &Config,
+    counts: &Arc<Counts>,
+) -> Result<(Engine<BoxStore>, Watching), String> {
     let embedded = config.embedded_options();
     // Opening is large, and done once: it need not be part of everything that follows.
     let opening = Box::pin(store::open(&config.top.store, &embedded, &config.cache));
     let Opened { store, warnings } = opening.await?;
-    for warning in warnings {
+    for warning in &warnings {
         tracing::warn!("{warning}");
     }
+    let (watching, feed) = Watching::new(store.profile().name, warnings);
+    let observer = Watch::new(LogObserver, Arc::clone(&watching.stats), feed);
     let mut builder: EngineBuilder<BoxStore, TokioRuntime> = Engine::builder(store)
         .config(config.engine_config())
         .policies(config.routes().policies())
-        .observer(LogObserver);
+        .observer(observer);
     if let Some(ring) = config.keyring()? {
         builder = builder.keyring(ring);
     }
@@ -183,7 +210,7 @@ async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Engine<BoxStore
     let engine = builder.open().await;
     let engine = engine.map_err(|error| format!("store: {error}"))?;
     open.send_replace(Some(engine.child_keys()));
-    Ok(engine)
+    Ok((engine, watching))
 }
 
 /// The webhooks' listener, where there is one.
@@ -246,6 +273,7 @@ fn layer(
     upstream: &Arc<Upstream>,
     rewriting: &Rewriting,
     callers: &Callers,
+    observed: Observed,
 ) -> IdempotencyLayer<BoxStore> {
     let check = config.principal.auth_check.as_ref().map(|path| AuthCheck {
         upstream: Arc::clone(upstream),
@@ -256,7 +284,7 @@ fn layer(
         routes: config.routes(),
         principals: Box::new(callers.clone()),
         replay_check: check.map(|check| Box::new(check) as Box<dyn ReplayCheck>),
-        observations: Box::new(LogObservations),
+        observations: Box::new(observed),
         body_total_timeout: config.limits.body_total_timeout,
         ..onlyonce_http::Config::default()
     };

@@ -48,7 +48,9 @@ pub(crate) use field::Visitor;
 pub(crate) use probes::{Probe, Webhook, Webhooks};
 pub(crate) use questions::By;
 pub(crate) use route::Route;
-pub(crate) use sections::{Cache, Limits, Principal, Running, Secrets, Tls, Top, Upstream};
+pub(crate) use sections::{
+    Cache, Limits, Operators, Principal, Running, Secrets, Tls, Top, Upstream,
+};
 pub(crate) use types::{
     CacheUrl, Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl,
     UpstreamKind,
@@ -72,6 +74,7 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) tls: Tls,
     pub(crate) principal: Principal,
+    pub(crate) operators: Operators,
     pub(crate) running: Running,
     pub(crate) secrets: Secrets,
     pub(crate) cache: Cache,
@@ -134,6 +137,7 @@ impl Default for Config {
             limits: Limits::default(),
             tls: Tls::default(),
             principal: Principal::default(),
+            operators: Operators::default(),
             running: Running::default(),
             secrets: Secrets::default(),
             cache: Cache::default(),
@@ -249,6 +253,7 @@ impl Config {
         self.limits.visit(visitor);
         self.tls.visit(visitor);
         self.principal.visit(visitor);
+        self.operators.visit(visitor);
         self.running.visit(visitor);
         self.secrets.visit(visitor);
         self.cache.visit(visitor);

@@ -36,6 +36,7 @@ impl<'a> Rules<'a> {
         rules.upstream();
         rules.tls();
         rules.principal();
+        rules.operators();
         rules.secrets();
         rules.embedded();
         rules.cache();
@@ -189,6 +190,16 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// Whoever may not be seen must be asked.
+    fn operators(&mut self) {
+        let config = self.config;
+        if config.operators.tokens_file.is_none() && !config.top.admin.ip().is_loopback() {
+            let text = "operators are reachable from the network, and would be asked nothing: \
+                        write `tokens_file` under [operators], or listen on 127.0.0.1";
+            self.wrong("admin", text);
+        }
+    }
+
     fn secrets(&mut self) {
         let secrets = &self.config.secrets;
         let has = |id: &u32| secrets.encryption_keys.contains_key(id);
@@ -241,6 +252,12 @@ impl<'a> Rules<'a> {
                 self.wrong(
                     &format!("route[{index}].name"),
                     "\"default\" is the route that comes last by itself: write another name",
+                );
+            } else if name.starts_with(RouteName::RESERVED) {
+                self.wrong(
+                    &format!("route[{index}].name"),
+                    "names that begin with \"onlyonce.\" are for the gateway's own rows: write \
+                     another name",
                 );
             } else if route.path.is_some() && RouteName::new(&name).is_some() {
                 if let Some(first) = seen.get(&name) {

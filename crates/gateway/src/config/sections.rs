@@ -262,6 +262,31 @@ impl Principal {
     }
 }
 
+/// Who may use the admin listener.
+#[derive(Debug, Clone)]
+pub(crate) struct Operators {
+    /// Without one, whoever is on this machine.
+    pub(crate) tokens_file: Option<PathBuf>,
+    pub(crate) audit_retention: Duration,
+}
+
+impl Default for Operators {
+    fn default() -> Self {
+        Self {
+            tokens_file: None,
+            audit_retention: onlyonce_admin::journal::RETENTION,
+        }
+    }
+}
+
+impl Operators {
+    pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
+        visitor.section("operators");
+        visitor.key("tokens_file", &mut self.tokens_file);
+        visitor.key("audit_retention", &mut self.audit_retention);
+    }
+}
+
 /// What is logged, and how a stop goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {

@@ -103,9 +103,20 @@ impl Principals for Jwt {
                 ));
             }
         };
-        let parts = [issuer, &self.claim, kind, &value].map(str::as_bytes);
-        Ok(Principal::new("jwt", &joined(&parts)))
+        Ok(named(issuer, &self.claim, kind, &value))
     }
+}
+
+fn named(issuer: &str, claim: &str, kind: &str, value: &str) -> Principal {
+    let parts = [issuer, claim, kind, value].map(str::as_bytes);
+    Principal::new("jwt", &joined(&parts))
+}
+
+/// The callers whom this claim may name: it may be a text or a number.
+pub(crate) fn claimed(principal: &config::Principal, claim: &str, value: &str) -> Vec<Principal> {
+    let issuer = principal.jwt_issuer.as_deref().unwrap_or_default();
+    let kinds = ["text", "number"];
+    kinds.map(|kind| named(issuer, claim, kind, value)).into()
 }
 
 /// The token of the one `Authorization: Bearer`.

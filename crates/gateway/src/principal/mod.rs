@@ -23,6 +23,7 @@ use thiserror::Error;
 
 use crate::config;
 
+pub(crate) use jwt::claimed;
 pub(crate) use jwt_keys::{has_secret, short_secret};
 pub(crate) use mtls::ClientCertificate;
 pub(crate) use reload::Callers;

@@ -11,8 +11,8 @@ mod pool;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -72,6 +72,14 @@ struct Address {
     pool: Arc<Pool>,
     /// Until when it is passed over, in milliseconds since the start; 0 when it is well.
     down_until: AtomicU64,
+    /// Why it could not be reached, until it is reached again.
+    error: Mutex<Option<String>>,
+}
+
+impl Address {
+    fn set_error(&self, error: Option<String>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
 }
 
 /// All addresses of the upstream.
@@ -101,6 +109,7 @@ impl Upstream {
             connector,
             pool: Arc::new(Pool::new(limits.pool_idle_max, limits.pool_idle_timeout)),
             down_until: AtomicU64::new(0),
+            error: Mutex::new(None),
         };
         Self {
             addresses: connectors.into_iter().map(address).collect(),
@@ -126,12 +135,21 @@ impl Upstream {
                     address
                         .down_until
                         .store(self.millis(self.down_for), Ordering::Relaxed);
+                    address.set_error(Some(failure.to_string()));
                     (unreached, request) = (failure, unsent);
                 }
                 Err((failure, None)) => return Err(failure),
             }
         }
         Err(unreached)
+    }
+
+    /// Of every address, in order: why it could not be reached when it was last tried.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = Option<String>> {
+        self.addresses.iter().map(|address| {
+            let error = address.error.lock();
+            error.unwrap_or_else(PoisonError::into_inner).clone()
+        })
     }
 
     /// The addresses to try: those that are well in turn, then, as a last resort, the others.
@@ -167,6 +185,7 @@ impl Upstream {
         match Box::pin(address.connector.connect()).await {
             Ok((sender, written)) => {
                 address.down_until.store(0, Ordering::Relaxed);
+                address.set_error(None);
                 self.send_on(address.pool.lease(sender, written), request)
                     .await
             }

@@ -16,7 +16,7 @@
 //! | from one store to another, and from one version to the next | `copying.rs`, `versions.rs` |
 //! | unknown outcomes that get known: asked, told, crashed | `reconcile/` |
 //! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
-//! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
+//! | who the caller is, and what operators see and do | `callers.rs`, `operators.rs`, `admin.rs`, `admin_schema.rs` |
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,6 +26,8 @@
     reason = "a test may stop at once, and owns its clock"
 )]
 
+mod admin;
+mod admin_schema;
 mod callers;
 mod clock;
 mod copying;
