@@ -10,6 +10,7 @@
 //! | who the caller is | `principal/` |
 //! | the store that a URL means | `store.rs` |
 //! | moving to another store | `copy.rs` |
+//! | who is told what happens | `observers.rs`, `logging.rs`, `telemetry/` |
 //! | the demonstration | `demo/` |
 
 mod admin;
@@ -24,11 +25,13 @@ mod framing;
 mod inbound;
 mod listener;
 mod logging;
+mod observers;
 mod principal;
 mod proxy;
 mod request_id;
 mod serve;
 mod store;
+mod telemetry;
 mod tls;
 mod upstream;
 

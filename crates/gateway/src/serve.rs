@@ -4,24 +4,28 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce_admin::Stats;
 use onlyonce_core::Secret;
-use onlyonce_engine::{Engine, EngineBuilder, TokioRuntime};
+use onlyonce_engine::{Engine, EngineBuilder, Observer, TokioRuntime};
 use onlyonce_http::{IdempotencyLayer, ReplayCheck};
-use onlyonce_store::BoxStore;
+use onlyonce_store::{BoxStore, Store as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::admin::Admin;
 use crate::auth_check::AuthCheck;
 use crate::config::{Config, StoreUrl};
 use crate::forward::Rewriting;
 use crate::listener::{Listener, ListenerLimits};
-use crate::logging::{LogObservations, LogObserver};
+use crate::logging::LogObserver;
+use crate::observers::{CountedObservations, Observers};
 use crate::principal::Callers;
 use crate::proxy::Proxy;
 use crate::request_id::RequestIds;
 use crate::store::{self, Opened};
+use crate::telemetry::{Prepared, Sending, Telemetry, Traced};
 use crate::upstream::{Connector, Limits, Upstream};
 use crate::{admin, principal, tls};
 
@@ -39,6 +43,7 @@ pub(crate) struct Gateway {
     tls: Option<watch::Sender<Arc<rustls::ServerConfig>>>,
     callers: Callers,
     listeners: Vec<JoinHandle<()>>,
+    telemetry: Option<Sending>,
 }
 
 impl Gateway {
@@ -48,11 +53,22 @@ impl Gateway {
     /// # Errors
     /// With the setting to change.
     pub(crate) async fn start(config: Config) -> Result<Self, String> {
-        let engine = engine(&config).await?;
+        let Started {
+            engine,
+            stats,
+            telemetry,
+        } = engine(&config).await?;
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
         let callers = Callers::new(&config.principal).map_err(|error| error.to_string())?;
-        let layer = layer(&config, engine.clone(), &upstream, &rewriting, &callers);
+        let layer = layer(
+            &config,
+            engine.clone(),
+            &stats,
+            &upstream,
+            &rewriting,
+            &callers,
+        );
         let tokens = matches!(config.top.store, StoreUrl::Postgres(_));
         let tokens = tokens.then(|| engine.policies().clone());
         let total_timeout = config.upstream.total_timeout;
@@ -70,17 +86,25 @@ impl Gateway {
         let back = bind("admin", config.top.admin, limits(&config), None)?;
         let announcements = announce(&config, &front, &back)?;
         let (address, admin) = (local(&front)?, local(&back)?);
-        let service = layer.layer(proxy);
+        let traces = telemetry.telemetry.clone();
+        let service = layer.layer(Traced::new(proxy, traces.clone()));
         let ids = Arc::new(RequestIds::new());
         let answer = move |request| {
-            let (ids, mut service) = (Arc::clone(&ids), service.clone());
-            async move { ids.serve(request, |request| service.call(request)).await }
+            let (ids, traces) = (Arc::clone(&ids), traces.clone());
+            let mut service = service.clone();
+            async move {
+                traces
+                    .serve(request, |request| {
+                        ids.serve(request, |request| service.call(request))
+                    })
+                    .await
+            }
         };
-        let admin_engine = engine.clone();
+        let (seen, telemetry) = operators(&config, &engine, stats, telemetry)?;
         let listeners = vec![
             tokio::spawn(front.serve(answer, stopped.clone(), grace)),
             tokio::spawn(back.serve(
-                move |request| admin::answer(admin_engine.clone(), request),
+                move |request| admin::answer(Arc::clone(&seen), request),
                 stopped,
                 Duration::from_secs(1),
             )),
@@ -95,6 +119,7 @@ impl Gateway {
             tls: reload,
             callers,
             listeners,
+            telemetry,
         })
     }
 
@@ -135,19 +160,59 @@ impl Gateway {
             // A listener ends after its grace; one that panicked has ended already.
             let _ = listener.await;
         }
+        if let Some(telemetry) = self.telemetry {
+            telemetry.stop().await;
+        }
     }
 }
 
-async fn engine(config: &Config) -> Result<Engine<BoxStore>, String> {
+/// What operators see, and what is sent to them.
+type Operators = (Arc<Admin<BoxStore, TokioRuntime>>, Option<Sending>);
+
+fn operators(
+    config: &Config,
+    engine: &Engine<BoxStore>,
+    stats: Arc<Stats>,
+    telemetry: Prepared,
+) -> Result<Operators, String> {
+    let queues = admin::count_queues(engine);
+    let latest = queues.clone();
+    let sending = telemetry.send(&config.telemetry, Box::new(move || *latest.borrow()))?;
+    let seen = Admin {
+        engine: engine.clone(),
+        stats,
+        queues,
+    };
+    Ok((Arc::new(seen), sending))
+}
+
+/// The engine, and those who are told what happens in it.
+struct Started {
+    engine: Engine<BoxStore>,
+    stats: Arc<Stats>,
+    telemetry: Prepared,
+}
+
+async fn engine(config: &Config) -> Result<Started, String> {
     let Opened { store, warnings } =
         store::open(&config.top.store, &config.embedded_options(), config.cache).await?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let stats = Stats::new(store.profile().name);
+    for route in config.routes().iter() {
+        stats.expect_route(&route.name);
+    }
+    let telemetry = Telemetry::prepare(&config.telemetry, &stats);
+    let mut observers: Vec<Box<dyn Observer>> =
+        vec![Box::new(LogObserver), Box::new(stats.observer())];
+    if let Some(spans) = telemetry.telemetry.observer() {
+        observers.push(Box::new(spans));
+    }
     let mut builder: EngineBuilder<BoxStore, TokioRuntime> = Engine::builder(store)
         .config(config.engine_config())
         .policies(config.routes().policies())
-        .observer(LogObserver);
+        .observer(Observers(observers));
     if let Some(ring) = config.keyring()? {
         builder = builder.keyring(ring);
     }
@@ -158,10 +223,12 @@ async fn engine(config: &Config) -> Result<Engine<BoxStore>, String> {
     if let Some(previous) = previous {
         builder = builder.previous_secret(Secret::new(previous));
     }
-    builder
-        .open()
-        .await
-        .map_err(|error| format!("store: {error}"))
+    let engine = builder.open().await;
+    Ok(Started {
+        engine: engine.map_err(|error| format!("store: {error}"))?,
+        stats,
+        telemetry,
+    })
 }
 
 fn upstream(config: &Config) -> Result<Upstream, String> {
@@ -203,6 +270,7 @@ fn rewriting(config: &Config) -> Result<Rewriting, String> {
 fn layer(
     config: &Config,
     engine: Engine<BoxStore>,
+    stats: &Arc<Stats>,
     upstream: &Arc<Upstream>,
     rewriting: &Rewriting,
     callers: &Callers,
@@ -216,7 +284,7 @@ fn layer(
         routes: config.routes(),
         principals: Box::new(callers.clone()),
         replay_check: check.map(|check| Box::new(check) as Box<dyn ReplayCheck>),
-        observations: Box::new(LogObservations),
+        observations: Box::new(CountedObservations(Arc::clone(stats))),
         body_total_timeout: config.limits.body_total_timeout,
         ..onlyonce_http::Config::default()
     };

@@ -8,7 +8,7 @@ use onlyonce_store::Store;
 use serde_json::json;
 
 use crate::service::{Asked, Guard};
-use crate::stored::{REPLAYED, headers};
+use crate::stored::{REPLAYED, headers, trace};
 use crate::work::Answer;
 use crate::{Body, Code, InFlight, Problem, Route};
 
@@ -181,6 +181,9 @@ fn replayed<B>(replay: Replay) -> Option<Response<Body<B>>> {
     let mut response = Response::new(Body::whole(stored.body, trailers));
     *response.status_mut() = status;
     *response.headers_mut() = headers(&stored.headers);
+    if let Some(trace) = trace(&stored.headers) {
+        response.extensions_mut().insert(trace);
+    }
     if let Some(names) = announced {
         response.headers_mut().insert(header::TRAILER, names);
     }

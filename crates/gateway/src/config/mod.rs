@@ -42,7 +42,9 @@ use onlyonce_store_embedded::EmbeddedOptions;
 pub(crate) use error::{ConfigErrors, Finding, Place};
 pub(crate) use field::Visitor;
 pub(crate) use route::Route;
-pub(crate) use sections::{Cache, Limits, Principal, Running, Secrets, Tls, Top, Upstream};
+pub(crate) use sections::{
+    Cache, Limits, Principal, Running, Secrets, Telemetry, Tls, Top, Upstream,
+};
 pub(crate) use types::{
     Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl, UpstreamKind,
 };
@@ -66,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) running: Running,
     pub(crate) secrets: Secrets,
     pub(crate) cache: Cache,
+    pub(crate) telemetry: Telemetry,
     /// Its folder is the one of `store`.
     pub(crate) embedded: EmbeddedOptions,
     /// With the counts of `limits`.
@@ -123,6 +126,7 @@ impl Default for Config {
             running: Running::default(),
             secrets: Secrets::default(),
             cache: Cache::default(),
+            telemetry: Telemetry::default(),
             embedded: EmbeddedOptions::new("./onlyonce-data"),
             engine: EngineConfig::default(),
             routes: Vec::new(),
@@ -226,6 +230,7 @@ impl Config {
         self.cache.visit(visitor);
         sections::visit_embedded(&mut self.embedded, visitor);
         sections::visit_engine(&mut self.engine, visitor);
+        self.telemetry.visit(visitor);
     }
 
     /// What follows from other keys.

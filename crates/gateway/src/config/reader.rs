@@ -117,6 +117,7 @@ impl Reader {
                 | Value::Integer(_)
                 | Value::Boolean(_)
                 | Value::List(_)
+                | Value::Fraction(_)
                 | Value::Other(_) => {
                     let text = "a route is a table: write [[route]] above its keys";
                     self.error(Place::Line(line), "route", text);

@@ -15,6 +15,7 @@
 //! | several gateways on one store, and stores that fail | `shared.rs` |
 //! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
 //! | who the caller is, and what operators see | `callers.rs`, `operators.rs` |
+//! | metrics, rules and dashboards on a real Prometheus; traces | `metrics.rs`, `telemetry.rs` |
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -37,6 +38,7 @@ mod http2;
 mod kit;
 mod leaving;
 mod lost;
+mod metrics;
 mod mismatch;
 mod operators;
 mod power;
@@ -45,5 +47,6 @@ mod signals;
 mod slow;
 mod smuggling;
 mod suite;
+mod telemetry;
 mod tls;
 mod unguarded;
