@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::journal::{Events, Journal, RETENTION};
-use crate::queues::Queues;
+use crate::queues::{QueueCounts, Queues};
 use crate::{Finder, Operators, Stats, UpstreamHealth, routes};
 
 /// How long what waits for the journal may take to be written at the end.
@@ -92,6 +92,7 @@ pub(crate) struct Shared<S> {
 /// The admin API of one engine, with its background work. Dropping it ends that work at once.
 pub struct Admin {
     router: Router,
+    queues: Arc<Queues>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -122,7 +123,7 @@ impl Admin {
             engine: engine.clone(),
             options,
             journal,
-            queues,
+            queues: Arc::clone(&queues),
             instance: instance.concat(),
             refused_callers: AtomicU64::new(0),
             refused_changes: AtomicU64::new(0),
@@ -130,6 +131,7 @@ impl Admin {
         });
         Self {
             router: routes::router(shared),
+            queues,
             stop,
             tasks,
         }
@@ -138,6 +140,12 @@ impl Admin {
     /// The routes, to be served or mounted.
     pub fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// Tells how many keys wait, as counted last, and has them counted again.
+    pub fn queue_counts(&self) -> impl Fn() -> QueueCounts + Send + Sync + 'static {
+        let queues = Arc::clone(&self.queues);
+        move || queues.ask()
     }
 
     /// Writes what waits for the journal, for a while, and ends the background work.

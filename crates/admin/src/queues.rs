@@ -68,6 +68,12 @@ impl Queues {
         self.latest()
     }
 
+    /// The latest counts, at once; asks for new ones.
+    pub(crate) fn ask(&self) -> QueueCounts {
+        self.asked.notify_one();
+        self.latest()
+    }
+
     fn latest(&self) -> QueueCounts {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,6 +12,7 @@
 //! | the store that a URL means | `store.rs` |
 //! | moving to another store | `copy.rs` |
 //! | keys and dead letters from the command line | `operate/` |
+//! | who is told what happens | `observers.rs`, `logging.rs`, `telemetry/` |
 //! | the demonstration | `demo/` |
 
 mod admin;
@@ -26,6 +27,7 @@ mod framing;
 mod inbound;
 mod listener;
 mod logging;
+mod observers;
 mod operate;
 mod principal;
 mod proxy;
@@ -33,6 +35,7 @@ mod reconcile;
 mod request_id;
 mod serve;
 mod store;
+mod telemetry;
 mod tls;
 mod upstream;
 
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
     runtime.block_on(async {
         match cli.command {
             Command::Serve(args) => serve(args).await,
-            Command::Demo(args) => demo::run(args).await,
+            Command::Demo(args) => Box::pin(demo::run(args)).await,
             Command::Check(args) => check(&args),
             Command::Migrate(args) => match config::store_url(&args.store) {
                 Ok(url) => report(store::migrate(&url).await),

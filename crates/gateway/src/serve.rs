@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_admin::Watch;
+use onlyonce_admin::{Stats, Watch};
 use onlyonce_core::Secret;
-use onlyonce_engine::{Engine, EngineBuilder, TokioRuntime};
+use onlyonce_engine::{Engine, EngineBuilder, Observer, TokioRuntime};
 use onlyonce_http::{IdempotencyLayer, ReplayCheck};
 use onlyonce_store::{BoxStore, Store as _};
 use tokio::sync::watch;
@@ -14,17 +14,19 @@ use tokio::task::JoinHandle;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::admin::{Observed, Side, Watching};
+use crate::admin::{Side, Watching};
 use crate::auth_check::AuthCheck;
 use crate::config::{Config, StoreUrl};
 use crate::forward::Rewriting;
 use crate::listener::{Listener, ListenerLimits};
 use crate::logging::LogObserver;
+use crate::observers::{CountedObservations, Observers};
 use crate::principal::Callers;
 use crate::proxy::Proxy;
 use crate::reconcile::{Counts, Names, Probes, Receiver};
 use crate::request_id::RequestIds;
 use crate::store::{self, Opened};
+use crate::telemetry::{Prepared, Sending, Telemetry, Traced};
 use crate::upstream::{Connector, Limits, Upstream};
 use crate::{admin, principal, tls};
 
@@ -46,6 +48,7 @@ pub(crate) struct Gateway {
     callers: Callers,
     counts: Arc<Counts>,
     listeners: Vec<JoinHandle<()>>,
+    telemetry: Option<Sending>,
 }
 
 impl Gateway {
@@ -57,46 +60,46 @@ impl Gateway {
     pub(crate) async fn start(config: Config) -> Result<Self, String> {
         let counts = Arc::new(Counts::default());
         let operators = admin::operators(&config.operators)?;
-        let (engine, watching) = engine(&config, &counts).await?;
+        let (engine, watching, telemetry) = engine(&config, &counts).await?;
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
         let callers = Callers::new(&config.principal).map_err(|error| error.to_string())?;
-        let observed = Observed(Arc::clone(&watching.stats));
         let layer = layer(
             &config,
             engine.clone(),
+            &watching.stats,
             &upstream,
             &rewriting,
             &callers,
-            observed,
         );
         let side = admin::start(&config, &engine, watching, operators, &upstream);
-        let tokens = matches!(config.top.store, StoreUrl::Postgres(_));
-        let tokens = tokens.then(|| engine.policies().clone());
-        let total_timeout = config.upstream.total_timeout;
-        let names = Names::new(&config, engine.clone());
-        let proxy = Proxy::new(upstream, rewriting, total_timeout, tokens, names);
+        let proxy = proxy(&config, &engine, upstream, rewriting);
         let (stop, stopped) = watch::channel(false);
         let (stop_admin, admin_stopped) = watch::channel(false);
-        let (reload, tls) = match tls::server(&config.tls)? {
-            Some(server) => {
-                let (reload, tls) = watch::channel(server);
-                (Some(reload), Some(tls))
-            }
-            None => (None, None),
-        };
         let grace = config.running.drain_grace;
-        let front = bind("listen", config.top.listen, limits(&config), tls)?;
-        let back = bind("admin", config.top.admin, limits(&config), None)?;
-        let hooks = webhooks(&config, &engine, &counts)?;
-        let mut announcements = announce(&config, &front, &back)?;
+        let Bound {
+            front,
+            back,
+            hooks,
+            reload,
+            announcements,
+        } = Bound::new(&config, &engine, &counts)?;
         let (address, admin) = (local(&front)?, local(&back)?);
-        let service = layer.layer(proxy);
+        let traces = telemetry.telemetry.clone();
+        let service = layer.layer(Traced::new(proxy, traces.clone()));
         let ids = Arc::new(RequestIds::new());
         let answer = move |request| {
-            let (ids, mut service) = (Arc::clone(&ids), service.clone());
-            async move { ids.serve(request, |request| service.call(request)).await }
+            let (ids, traces) = (Arc::clone(&ids), traces.clone());
+            let mut service = service.clone();
+            async move {
+                traces
+                    .serve(request, |request| {
+                        ids.serve(request, |request| service.call(request))
+                    })
+                    .await
+            }
         };
+        let telemetry = telemetry.send(&config.telemetry, side.queues())?;
         let router = side.router();
         let mut listeners = vec![
             tokio::spawn(front.serve(answer, stopped.clone(), grace)),
@@ -107,8 +110,6 @@ impl Gateway {
             )),
         ];
         if let Some((listener, receiver)) = hooks {
-            let (scheme, address) = (listener.scheme(), local(&listener)?);
-            announcements.push(format!("onlyonce webhooks listen on {scheme}://{address}"));
             let answer = move |request| Arc::clone(&receiver).answer(request);
             listeners.push(tokio::spawn(listener.serve(answer, stopped, grace)));
         }
@@ -125,6 +126,7 @@ impl Gateway {
             callers,
             counts,
             listeners,
+            telemetry,
         })
     }
 
@@ -169,6 +171,9 @@ impl Gateway {
             let _ = listener.await;
         }
         self.side.close().await;
+        if let Some(telemetry) = self.telemetry {
+            telemetry.stop().await;
+        }
         let counts = self.counts.to_string();
         if !counts.is_empty() {
             tracing::info!(counts, "probes and webhooks");
@@ -176,10 +181,50 @@ impl Gateway {
     }
 }
 
-async fn engine(
-    config: &Config,
-    counts: &Arc<Counts>,
-) -> Result<(Engine<BoxStore>, Watching), String> {
+/// Everything that listens.
+struct Bound {
+    front: Listener,
+    back: Listener,
+    hooks: Option<(Listener, Arc<Receiver>)>,
+    reload: Option<watch::Sender<Arc<rustls::ServerConfig>>>,
+    announcements: Vec<String>,
+}
+
+impl Bound {
+    fn new(
+        config: &Config,
+        engine: &Engine<BoxStore>,
+        counts: &Arc<Counts>,
+    ) -> Result<Self, String> {
+        let (reload, tls) = match tls::server(&config.tls)? {
+            Some(server) => {
+                let (reload, tls) = watch::channel(server);
+                (Some(reload), Some(tls))
+            }
+            None => (None, None),
+        };
+        let front = bind("listen", config.top.listen, limits(config), tls)?;
+        let back = bind("admin", config.top.admin, limits(config), None)?;
+        let hooks = webhooks(config, engine, counts)?;
+        let mut announcements = announce(config, &front, &back)?;
+        if let Some((listener, _)) = &hooks {
+            let (scheme, address) = (listener.scheme(), local(listener)?);
+            announcements.push(format!("onlyonce webhooks listen on {scheme}://{address}"));
+        }
+        Ok(Self {
+            front,
+            back,
+            hooks,
+            reload,
+            announcements,
+        })
+    }
+}
+
+/// The engine, and those who are told what happens in it.
+type Started = (Engine<BoxStore>, Watching, Prepared);
+
+async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Started, String> {
     let embedded = config.embedded_options();
     // Opening is large, and done once: it need not be part of everything that follows.
     let opening = Box::pin(store::open(&config.top.store, &embedded, &config.cache));
@@ -188,7 +233,15 @@ async fn engine(
         tracing::warn!("{warning}");
     }
     let (watching, feed) = Watching::new(store.profile().name, warnings);
-    let observer = Watch::new(LogObserver, Arc::clone(&watching.stats), feed);
+    for route in config.routes().iter() {
+        watching.stats.expect_route(&route.name);
+    }
+    let telemetry = Telemetry::prepare(&config.telemetry, &watching.stats);
+    let mut others: Vec<Box<dyn Observer>> = vec![Box::new(LogObserver)];
+    if let Some(spans) = telemetry.telemetry.observer() {
+        others.push(Box::new(spans));
+    }
+    let observer = Watch::new(Observers(others), Arc::clone(&watching.stats), feed);
     let mut builder: EngineBuilder<BoxStore, TokioRuntime> = Engine::builder(store)
         .config(config.engine_config())
         .policies(config.routes().policies())
@@ -210,7 +263,7 @@ async fn engine(
     let engine = builder.open().await;
     let engine = engine.map_err(|error| format!("store: {error}"))?;
     open.send_replace(Some(engine.child_keys()));
-    Ok((engine, watching))
+    Ok((engine, watching, telemetry))
 }
 
 /// The webhooks' listener, where there is one.
@@ -267,13 +320,26 @@ fn rewriting(config: &Config) -> Result<Rewriting, String> {
     })
 }
 
+fn proxy(
+    config: &Config,
+    engine: &Engine<BoxStore>,
+    upstream: Arc<Upstream>,
+    rewriting: Rewriting,
+) -> Proxy {
+    let tokens = matches!(config.top.store, StoreUrl::Postgres(_));
+    let tokens = tokens.then(|| engine.policies().clone());
+    let total_timeout = config.upstream.total_timeout;
+    let names = Names::new(config, engine.clone());
+    Proxy::new(upstream, rewriting, total_timeout, tokens, names)
+}
+
 fn layer(
     config: &Config,
     engine: Engine<BoxStore>,
+    stats: &Arc<Stats>,
     upstream: &Arc<Upstream>,
     rewriting: &Rewriting,
     callers: &Callers,
-    observed: Observed,
 ) -> IdempotencyLayer<BoxStore> {
     let check = config.principal.auth_check.as_ref().map(|path| AuthCheck {
         upstream: Arc::clone(upstream),
@@ -284,7 +350,7 @@ fn layer(
         routes: config.routes(),
         principals: Box::new(callers.clone()),
         replay_check: check.map(|check| Box::new(check) as Box<dyn ReplayCheck>),
-        observations: Box::new(observed),
+        observations: Box::new(CountedObservations(Arc::clone(stats))),
         body_total_timeout: config.limits.body_total_timeout,
         ..onlyonce_http::Config::default()
     };

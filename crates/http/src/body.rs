@@ -211,3 +211,10 @@ fn join(mut read: VecDeque<Bytes>, length: usize) -> Bytes {
     }
     joined.freeze()
 }
+
+/// A body that is all there.
+impl<B> From<Bytes> for Body<B> {
+    fn from(data: Bytes) -> Self {
+        Self::whole(data, None)
+    }
+}

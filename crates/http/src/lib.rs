@@ -78,4 +78,4 @@ pub use problem::{Code, Problem};
 pub use route::{InFlight, KeyRule, Mode, Route, Routes};
 pub use service::{Config, PROBLEM_BASE, ReplayCheck};
 pub use statuses::{Settle, Statuses};
-pub use stored::ResponsePolicy;
+pub use stored::{ExecutionTrace, ResponsePolicy};

@@ -8,7 +8,7 @@ use onlyonce_store::Store;
 use serde_json::json;
 
 use crate::service::{Asked, Guard};
-use crate::stored::REPLAYED;
+use crate::stored::{REPLAYED, trace};
 use crate::work::Answer;
 use crate::{Body, Code, InFlight, Problem, ResponsePolicy, Route};
 
@@ -190,6 +190,9 @@ fn replayed<B>(policy: &ResponsePolicy, replay: Replay) -> Option<Response<Body<
     let mut response = Response::new(Body::whole(stored.body, trailers));
     *response.status_mut() = status;
     *response.headers_mut() = policy.give_again(&stored.headers);
+    if let Some(trace) = trace(&stored.headers) {
+        response.extensions_mut().insert(trace);
+    }
     if let Some(names) = announced {
         response.headers_mut().insert(header::TRAILER, names);
     }

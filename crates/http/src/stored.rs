@@ -8,6 +8,16 @@ use onlyonce_core::{HeaderBlock, StoredResponse, TombstoneReason};
 /// Marks a replayed response.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
+/// Names the trace of the execution in a stored response.
+const TRACE: &str = "onlyonce-trace";
+
+/// The trace in which a response was made, as in `traceparent`.
+///
+/// An inner service puts it into the extensions of its response; it is kept with the response, and
+/// a replay has it in its extensions again. It is never among the headers that a client gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutionTrace(pub HeaderValue);
+
 /// What is stored of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponsePolicy {
@@ -35,7 +45,7 @@ impl Default for ResponsePolicy {
 }
 
 /// Fields of one connection, not of the response; and fields that are made anew on each reply.
-const NEVER_STORED: [HeaderName; 13] = [
+const NEVER_STORED: [HeaderName; 14] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -49,6 +59,7 @@ const NEVER_STORED: [HeaderName; 13] = [
     header::CONTENT_LENGTH,
     header::RETRY_AFTER,
     REPLAYED,
+    HeaderName::from_static(TRACE),
 ];
 
 impl ResponsePolicy {
@@ -66,11 +77,13 @@ impl ResponsePolicy {
                     .iter()
                     .any(|other| other.eq_ignore_ascii_case(name.as_str()))
         };
-        let headers = head.headers.iter().filter(kept);
+        let trace = head.extensions.get::<ExecutionTrace>();
+        let trace = trace.map(|trace| (TRACE.as_bytes(), trace.0.as_bytes()));
+        let headers = head.headers.iter().filter(kept).map(line).chain(trace);
         let trailers = trailers.into_iter().flatten().filter(kept);
         Some(StoredResponse {
             status: head.status.as_u16(),
-            headers: HeaderBlock::from_lines(headers.map(line))?,
+            headers: HeaderBlock::from_lines(headers)?,
             body,
             trailers: HeaderBlock::from_lines(trailers.map(line))?,
         })
@@ -140,6 +153,13 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
         .collect()
 }
 
+/// The trace that was kept with a response.
+pub(crate) fn trace(block: &HeaderBlock) -> Option<ExecutionTrace> {
+    let mut lines = block.iter();
+    let (_, value) = lines.find(|(name, _)| *name == TRACE.as_bytes())?;
+    HeaderValue::from_bytes(value).ok().map(ExecutionTrace)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +203,28 @@ mod tests {
         assert_eq!(
             stored(&ResponsePolicy::default(), &lines),
             ["content-type", "x-request-id"]
+        );
+    }
+
+    /// A trace is the operator's business. It is kept even where only named headers are, and what
+    /// the service itself sends under that name is not.
+    #[test]
+    fn the_trace_of_an_execution_is_kept_and_never_shown() {
+        let policy = ResponsePolicy {
+            allow: vec![HeaderName::from_static("x-a")],
+            ..ResponsePolicy::default()
+        };
+        let mut own = head(&[("x-a", "1"), ("onlyonce-trace", "forged")]);
+        let stored = policy.store(&own, Bytes::new(), None).unwrap();
+        assert_eq!(trace(&stored.headers), None);
+        let kept = ExecutionTrace(HeaderValue::from_static("00-1-2-01"));
+        own.extensions.insert(kept.clone());
+        let stored = policy.store(&own, Bytes::new(), None).unwrap();
+        assert_eq!(trace(&stored.headers), Some(kept));
+        let shown = policy.give_again(&stored.headers);
+        assert_eq!(
+            shown.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["x-a"]
         );
     }
 

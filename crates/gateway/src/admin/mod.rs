@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use onlyonce_admin::{Admin, AdminOptions, Events, Feed, Operators, Stats, UpstreamHealth, feed};
+use onlyonce_admin::{
+    Admin, AdminOptions, Events, Feed, Operators, QueueCounts, Stats, UpstreamHealth, feed,
+};
 use onlyonce_engine::Engine;
-use onlyonce_http::{Observation, Observations};
 use onlyonce_store::BoxStore;
 
 use crate::config::{self, Config};
-use crate::logging::LogObservations;
 use crate::upstream::Upstream;
 use finder::Routed;
 
@@ -67,6 +67,12 @@ impl Side {
     /// Its routes.
     pub(crate) fn router(&self) -> Router {
         self.api.router()
+    }
+
+    /// How many keys wait, for whoever wants to tell others.
+    pub(crate) fn queues(&self) -> Box<dyn Fn() -> QueueCounts + Send + Sync> {
+        let ask = self.api.queue_counts();
+        Box::new(ask)
     }
 
     /// Reads the tokens again. Those in force stay so when the file is no good.
@@ -133,17 +139,5 @@ pub(crate) fn start(
         api: Admin::new(engine, options),
         operators,
         draining,
-    }
-}
-
-/// Logs what was let through, and counts it.
-pub(crate) struct Observed(pub(crate) Arc<Stats>);
-
-impl Observations for Observed {
-    fn observe(&self, observation: &Observation<'_>) {
-        LogObservations.observe(observation);
-        if let Observation::Unprotected { route } = observation {
-            self.0.unprotected(route);
-        }
     }
 }

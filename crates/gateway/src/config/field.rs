@@ -80,6 +80,7 @@ pub(crate) fn text<'a>(value: &'a Value, example: &str) -> Result<&'a str, Wrong
         | Value::Boolean(_)
         | Value::List(_)
         | Value::Table(_)
+        | Value::Fraction(_)
         | Value::Other(_) => wrong(format!(
             "this is {}: write text in quotes, such as \"{example}\"",
             value.kind()

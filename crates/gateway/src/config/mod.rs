@@ -49,7 +49,7 @@ pub(crate) use probes::{Probe, Webhook, Webhooks};
 pub(crate) use questions::By;
 pub(crate) use route::Route;
 pub(crate) use sections::{
-    Cache, Limits, Operators, Principal, Running, Secrets, Tls, Top, Upstream,
+    Cache, Limits, Operators, Principal, Running, Secrets, Telemetry, Tls, Top, Upstream,
 };
 pub(crate) use types::{
     CacheUrl, Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, Network, Source, StoreUrl,
@@ -78,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) running: Running,
     pub(crate) secrets: Secrets,
     pub(crate) cache: Cache,
+    pub(crate) telemetry: Telemetry,
     /// Its folder is the one of `store`.
     pub(crate) embedded: EmbeddedOptions,
     /// With the counts of `limits`.
@@ -141,6 +142,7 @@ impl Default for Config {
             running: Running::default(),
             secrets: Secrets::default(),
             cache: Cache::default(),
+            telemetry: Telemetry::default(),
             embedded: EmbeddedOptions::new("./onlyonce-data"),
             engine: EngineConfig::default(),
             webhook_listener: Webhooks::default(),
@@ -260,6 +262,7 @@ impl Config {
         sections::visit_embedded(&mut self.embedded, visitor);
         sections::visit_engine(&mut self.engine, visitor);
         self.webhook_listener.visit(visitor);
+        self.telemetry.visit(visitor);
     }
 
     /// What follows from other keys.

@@ -242,10 +242,12 @@ impl Field for Scalar {
             Value::Text(text) => Ok(Self::Text(text.clone())),
             Value::Integer(number) => Ok(Self::Integer(*number)),
             Value::Boolean(boolean) => Ok(Self::Boolean(*boolean)),
-            Value::List(_) | Value::Table(_) | Value::Other(_) => wrong(format!(
-                "this is {}: write text, a whole number, true or false",
-                value.kind()
-            )),
+            Value::Fraction(_) | Value::List(_) | Value::Table(_) | Value::Other(_) => {
+                wrong(format!(
+                    "this is {}: write text, a whole number, true or false",
+                    value.kind()
+                ))
+            }
         }
     }
 
@@ -362,10 +364,12 @@ impl Field for StatusFrom {
                     .map(|entry| status(&entry.value).map(|status| (entry.key.clone(), status)));
                 Ok(Self::By(pointer, pairs.collect::<Result<_, _>>()?))
             }
-            Value::Boolean(_) | Value::List(_) | Value::Other(_) => wrong(format!(
-                "this is {}: write a status such as 201, the pointer of one, or {EXAMPLE}",
-                value.kind()
-            )),
+            Value::Fraction(_) | Value::Boolean(_) | Value::List(_) | Value::Other(_) => {
+                wrong(format!(
+                    "this is {}: write a status such as 201, the pointer of one, or {EXAMPLE}",
+                    value.kind()
+                ))
+            }
         }
     }
 

@@ -19,7 +19,9 @@ pub(crate) enum Value {
     List(Vec<Value>),
     /// `{ name = 1 }`, or a `[section]`
     Table(Table),
-    /// Something that no key takes: a float, a date, a number beyond 64 bits.
+    /// `0.5`, as written
+    Fraction(String),
+    /// Something that no key takes: a date, a number beyond 64 bits.
     Other(&'static str),
 }
 
@@ -32,6 +34,7 @@ impl Value {
             Self::Boolean(_) => "true or false",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
+            Self::Fraction(_) => "a fraction",
             Self::Other(kind) => kind,
         }
     }
@@ -120,7 +123,7 @@ impl Lines<'_> {
         match value {
             DeValue::String(text) => Value::Text(text.to_string()),
             DeValue::Integer(integer) => number(integer),
-            DeValue::Float(_) => Value::Other("a fraction"),
+            DeValue::Float(float) => Value::Fraction(float.as_str().to_owned()),
             DeValue::Boolean(boolean) => Value::Boolean(*boolean),
             DeValue::Datetime(_) => Value::Other("a date"),
             DeValue::Array(list) => {

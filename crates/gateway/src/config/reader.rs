@@ -129,6 +129,7 @@ impl Reader {
                 | Value::Integer(_)
                 | Value::Boolean(_)
                 | Value::List(_)
+                | Value::Fraction(_)
                 | Value::Other(_) => {
                     let text = format!("a {name} is a table: write [[{name}]] above its keys");
                     self.error(Place::Line(line), name, &text);

@@ -20,6 +20,7 @@ use super::types::{
     CacheUrl, Endpoint, Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, LogLevel, Network,
     Profile, Source, StoreUrl, UpstreamKind, UpstreamPath,
 };
+use super::values::Ratio;
 
 const MIB: usize = 1024 * 1024;
 
@@ -384,5 +385,37 @@ impl Cache {
         visitor.size_or_zero("bytes", &mut self.bytes);
         visitor.key("redis", &mut self.redis);
         visitor.key("age_max", &mut self.age_max);
+    }
+}
+
+/// Where traces and metrics are sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Telemetry {
+    /// `None`: nowhere.
+    pub(crate) otlp_endpoint: Option<Endpoint>,
+    pub(crate) service_name: String,
+    pub(crate) interval: Duration,
+    /// How many of the traces that begin here are recorded.
+    pub(crate) sample_ratio: Ratio,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self {
+            otlp_endpoint: None,
+            service_name: "onlyonce".into(),
+            interval: Duration::from_secs(15),
+            sample_ratio: Ratio(1.0),
+        }
+    }
+}
+
+impl Telemetry {
+    pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
+        visitor.section("telemetry");
+        visitor.key("otlp_endpoint", &mut self.otlp_endpoint);
+        visitor.key("service_name", &mut self.service_name);
+        visitor.key("interval", &mut self.interval);
+        visitor.key("sample_ratio", &mut self.sample_ratio);
     }
 }

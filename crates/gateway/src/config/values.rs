@@ -16,6 +16,7 @@ impl Field for bool {
             | Value::Integer(_)
             | Value::List(_)
             | Value::Table(_)
+            | Value::Fraction(_)
             | Value::Other(_) => wrong(format!(
                 "this is {}: write true or false, without quotes",
                 value.kind()
@@ -41,12 +42,15 @@ fn whole(value: &Value, range: std::ops::RangeInclusive<i64>) -> Result<i64, Wro
             wrong(format!("{number} is too small: write at least {least}"))
         }
         Value::Integer(number) => wrong(format!("{number} must be from {least} to {most}")),
-        Value::Text(_) | Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other(_) => {
-            wrong(format!(
-                "this is {}: write a whole number, without quotes",
-                value.kind()
-            ))
-        }
+        Value::Text(_)
+        | Value::Boolean(_)
+        | Value::List(_)
+        | Value::Table(_)
+        | Value::Fraction(_)
+        | Value::Other(_) => wrong(format!(
+            "this is {}: write a whole number, without quotes",
+            value.kind()
+        )),
     }
 }
 
@@ -132,6 +136,36 @@ impl Field for Duration {
     }
 }
 
+/// A part of a whole, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ratio(pub(crate) f64);
+
+impl Field for Ratio {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let number = match value {
+            Value::Integer(number) => number.to_string(),
+            Value::Fraction(number) | Value::Text(number) => number.clone(),
+            Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other(_) => String::new(),
+        };
+        let ratio = number.parse::<f64>().ok();
+        let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+        ratio.map(Self).ok_or_else(|| {
+            let found = if number.is_empty() {
+                value.kind()
+            } else {
+                &number
+            };
+            vec![format!(
+                "{found} is no part of a whole: write a number from 0 to 1, such as 0.1"
+            )]
+        })
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(format!("{:?}", self.0))
+    }
+}
+
 /// A time that may be none at all.
 pub(super) struct TimeOrZero(pub(super) Duration);
 
@@ -162,7 +196,11 @@ impl Field for SizeOrZero {
         let is_zero = match value {
             Value::Integer(number) => *number == 0,
             Value::Text(text) => text.trim() == "0",
-            Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other(_) => false,
+            Value::Boolean(_)
+            | Value::List(_)
+            | Value::Table(_)
+            | Value::Fraction(_)
+            | Value::Other(_) => false,
         };
         if is_zero {
             return Ok(Self(0));
@@ -191,6 +229,7 @@ impl Field for Size {
             | Value::Boolean(_)
             | Value::List(_)
             | Value::Table(_)
+            | Value::Fraction(_)
             | Value::Other(_) => units::parse_size(text(value, "1MiB")?),
         };
         match size {

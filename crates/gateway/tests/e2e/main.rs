@@ -17,6 +17,7 @@
 //! | unknown outcomes that get known: asked, told, crashed | `reconcile/` |
 //! | what is not guarded, and what does not match | `unguarded.rs`, `heads.rs`, `mismatch.rs` |
 //! | who the caller is, and what operators see and do | `callers.rs`, `operators.rs`, `admin.rs`, `admin_schema.rs` |
+//! | metrics, rules and dashboards on a real Prometheus; traces | `metrics.rs`, `telemetry.rs` |
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -43,6 +44,7 @@ mod kit;
 mod leaving;
 mod lines;
 mod lost;
+mod metrics;
 mod mismatch;
 mod operators;
 mod power;
@@ -52,6 +54,7 @@ mod signals;
 mod slow;
 mod smuggling;
 mod suite;
+mod telemetry;
 mod tls;
 mod unguarded;
 mod versions;
