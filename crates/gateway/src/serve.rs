@@ -77,14 +77,8 @@ impl Gateway {
         let (stop, stopped) = watch::channel(false);
         let (stop_admin, admin_stopped) = watch::channel(false);
         let grace = config.running.drain_grace;
-        let Bound {
-            front,
-            back,
-            hooks,
-            reload,
-            announcements,
-        } = Bound::new(&config, &engine, &counts)?;
-        let (address, admin) = (local(&front)?, local(&back)?);
+        let bound = Bound::new(&config, &engine, &counts)?;
+        let (address, admin) = (local(&bound.front)?, local(&bound.back)?);
         let traces = telemetry.telemetry.clone();
         let service = layer.layer(Traced::new(proxy, traces.clone()));
         let ids = Arc::new(RequestIds::new());
@@ -102,27 +96,27 @@ impl Gateway {
         let telemetry = telemetry.send(&config.telemetry, side.queues())?;
         let router = side.router();
         let mut listeners = vec![
-            tokio::spawn(front.serve(answer, stopped.clone(), grace)),
-            tokio::spawn(back.serve(
+            tokio::spawn(bound.front.serve(answer, stopped.clone(), grace)),
+            tokio::spawn(bound.back.serve(
                 move |request| router.clone().call(request),
                 admin_stopped,
                 Duration::from_secs(1),
             )),
         ];
-        if let Some((listener, receiver)) = hooks {
+        if let Some((listener, receiver)) = bound.hooks {
             let answer = move |request| Arc::clone(&receiver).answer(request);
             listeners.push(tokio::spawn(listener.serve(answer, stopped, grace)));
         }
         Ok(Self {
             address,
             admin,
-            announcements,
+            announcements: bound.announcements,
             config,
             engine,
             stop,
             stop_admin,
             side,
-            tls: reload,
+            tls: bound.reload,
             callers,
             counts,
             listeners,
