@@ -7,6 +7,7 @@
 //! | what happens to a request | `onlyonce_http`, then `proxy.rs` and `upstream/` |
 //! | what a failure proves | `upstream/failure.rs` |
 //! | every setting | `config/`, and `config.default.toml` for people |
+//! | whose conventions are followed | `onlyonce_http::Profile`; `profiles.rs` shows them |
 //! | who the caller is | `principal/` |
 //! | the store that a URL means | `store.rs` |
 //! | moving to another store | `copy.rs` |
@@ -25,6 +26,7 @@ mod inbound;
 mod listener;
 mod logging;
 mod principal;
+mod profiles;
 mod proxy;
 mod request_id;
 mod serve;
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
             Command::Serve(args) => serve(args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Check(args) => check(&args),
+            Command::Profiles(command) => report(profiles::run(&command)),
             Command::Migrate(args) => match config::store_url(&args.store) {
                 Ok(url) => report(store::migrate(&url).await),
                 Err(error) => fail(&format!("--store: {error}")),

@@ -31,11 +31,11 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     pub(crate) async fn operation<B>(&self, id: &RecordId, parts: &Parts) -> Response<Body<B>> {
         let record = match self.engine.inspect(id).await {
             Ok(record) => record.filter(|record| self.is_own(record, parts)),
-            Err(_) => return self.refuse(self.unreadable()),
+            Err(_) => return self.refuse_plainly(self.unreadable()),
         };
         let Some(record) = record else {
             let detail = "It is unknown, was forgotten after its retention, or is not yours.";
-            return self.refuse(self.problem(Code::OperationNotFound, detail));
+            return self.refuse_plainly(self.problem(Code::OperationNotFound, detail));
         };
         let body = json!({
             "state": record.state.kind().as_str(),
@@ -43,6 +43,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             "attempt": record.attempt,
             "created_at_ms": record.created_at.as_millis(),
             "updated_at_ms": record.updated_at.as_millis(),
+            "response_schema": record.response_schema,
         });
         let mut response = Response::new(Body::whole(body.to_string().into(), None));
         let headers = response.headers_mut();
@@ -54,8 +55,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         response
     }
 
+    /// By the way of telling callers apart that the operation's own route has.
     fn is_own(&self, record: &Record, parts: &Parts) -> bool {
-        let principal = self.config.principals.principal(parts);
+        let mut routes = self.config.routes.iter();
+        let principal = match routes.find(|route| route.name == record.route) {
+            Some(route) => self.principal(route, parts),
+            None => self.config.principals.principal(parts),
+        };
         principal.is_ok_and(|principal| {
             record.principal == self.engine.principal_digest(principal.as_bytes())
         })

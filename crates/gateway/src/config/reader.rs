@@ -74,17 +74,40 @@ impl Reader {
         }
     }
 
-    /// The `[[route]]` tables, each over the choices that hold for all.
-    pub(crate) fn routes(&mut self, blank: &Route) -> Vec<Route> {
+    /// The profile that the whole configuration names, before anything is read: the others' own
+    /// defaults depend on it.
+    pub(crate) fn profile_name(&self) -> Option<String> {
+        let mut flags = self.flags.iter();
+        let flag = flags.find(|(section, key, ..)| section.is_empty() && *key == "profile");
+        let flag = flag.map(|(.., text)| text.clone());
+        let variable = || self.variables.get(&format!("{PREFIX}PROFILE")).cloned();
+        flag.or_else(variable).or_else(|| named_profile(&self.root))
+    }
+
+    /// The `[profiles]` of the file, as they are written.
+    pub(crate) fn profiles(&mut self) -> Table {
+        self.known.entry("profiles").or_default();
+        match self.root.take("profiles") {
+            Some(Entry {
+                value: Value::Table(table),
+                ..
+            }) => table,
+            // That it is no table was said when the profiles were read.
+            Some(_) | None => Table::default(),
+        }
+    }
+
+    /// The `[[route]]` tables, each over the choices that hold for all, or for its own profile.
+    pub(crate) fn routes(&mut self, blank: &dyn Fn(Option<&str>) -> Route) -> Vec<Route> {
         let tables = self.route_tables();
         if tables.is_empty() {
             // Its keys must be known also when there is none, to tell where a stray key belongs.
             self.route(0, Table::default());
-            blank.clone().visit(self);
+            blank(None).visit(self);
         }
         let mut routes = Vec::new();
         for (index, (line, table)) in tables.into_iter().enumerate() {
-            let mut route = blank.clone();
+            let mut route = blank(named_profile(&table).as_deref());
             self.route(index, table);
             route.visit(self);
             let place = Place::Line(line);
@@ -233,6 +256,18 @@ impl Reader {
         from_flag
             .or_else(|| from_variable.map(|text| (Place::Variable(variable), T::from_text(&text))))
             .or(from_file)
+    }
+}
+
+fn named_profile(table: &Table) -> Option<String> {
+    let entry = table.iter().find(|entry| entry.key == "profile")?;
+    match &entry.value {
+        Value::Text(name) => Some(name.clone()),
+        Value::Integer(_)
+        | Value::Boolean(_)
+        | Value::List(_)
+        | Value::Table(_)
+        | Value::Other(_) => None,
     }
 }
 

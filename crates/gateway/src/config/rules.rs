@@ -272,7 +272,7 @@ impl<'a> Rules<'a> {
 
     fn route(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
         let config = self.config;
-        match route.build(&config.limits) {
+        match route.build(config) {
             Ok(built) => self.routes.push(built),
             Err(reasons) => {
                 for (name, text) in reasons {
