@@ -9,6 +9,7 @@
 //! Nothing here recurses: depth costs heap, within [`JsonLimits`], and never stack.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -187,6 +188,35 @@ impl fmt::Debug for Document<'_> {
 /// When the bytes are not JSON without repeated names, or exceed the default limits.
 pub fn rfc8785(bytes: &[u8]) -> Result<Vec<u8>, NotCanonical> {
     Ok(parse::parse(bytes, &JsonLimits::default(), number::rounded)?.canonical())
+}
+
+/// What a document has at one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    /// Nothing, or `null`.
+    Nothing,
+    /// A string, unescaped.
+    Text(String),
+    /// Something that is no string; what it is, in words.
+    Other(&'static str),
+}
+
+/// Looks at one place of a document, whose numbers may have any precision.
+///
+/// # Errors
+/// When the bytes are not JSON without repeated names, or exceed the limits. A document that
+/// repeats a name has two readings, and the other reader may take the other one.
+pub fn at(bytes: &[u8], pointer: &Pointer, limits: &JsonLimits) -> Result<At, NotCanonical> {
+    let document = parse::parse(bytes, limits, number::rounded)?;
+    let found = document.find(pointer);
+    Ok(match found.map(|found| found.node) {
+        None | Some(Node::Null) => At::Nothing,
+        Some(Node::String(text)) => At::Text(String::from(text.as_ref())),
+        Some(Node::Bool(_)) => At::Other("true or false"),
+        Some(Node::Number(_)) => At::Other("a number"),
+        Some(Node::Array(_)) => At::Other("a list"),
+        Some(Node::Object(_)) => At::Other("an object"),
+    })
 }
 
 /// The canonical form of one document, within the default limits.

@@ -26,6 +26,9 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Say what is wrong or risky in a configuration file
     Check(CheckArgs),
+    /// Show whose conventions can be followed
+    #[command(subcommand)]
+    Profiles(ProfilesCommand),
     /// Make or update what a store needs on its server: tables, functions, indexes
     Migrate(MigrateArgs),
     /// Copy every record from one store to another; gateways may go on using the first, unless it
@@ -62,7 +65,7 @@ pub(crate) struct ServeArgs {
     /// Make or update the store's tables first
     #[arg(long)]
     pub(crate) migrate: bool,
-    /// Whose conventions to follow [default: ietf]
+    /// Whose conventions to follow; `onlyonce profiles list` shows them [default: ietf]
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     /// Whether a write must have a key: required or optional [default: required]
@@ -74,6 +77,32 @@ pub(crate) struct ServeArgs {
     /// Print the configuration in force and exit
     #[arg(long)]
     pub(crate) print_config: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfilesCommand {
+    /// All of them, one a line
+    List(ProfileArgs),
+    /// What one of them says
+    Show {
+        /// Its name
+        name: String,
+        /// Print it as a file, to begin one of your own with
+        #[arg(long, conflicts_with = "json")]
+        toml: bool,
+        #[command(flatten)]
+        args: ProfileArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A configuration file, for its own profiles
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@
 //! | what happens to a request | `onlyonce_http`, then `proxy.rs` and `upstream/` |
 //! | what a failure proves | `upstream/failure.rs` |
 //! | every setting | `config/`, and `config.default.toml` for people |
+//! | whose conventions are followed | `onlyonce_http::Profile`; `profiles.rs` shows them |
 //! | who the caller is | `principal/` |
 //! | getting unknown outcomes known | `reconcile/` |
 //! | the store that a URL means | `store.rs` |
@@ -30,6 +31,7 @@ mod logging;
 mod observers;
 mod operate;
 mod principal;
+mod profiles;
 mod proxy;
 mod reconcile;
 mod request_id;
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
             Command::Serve(args) => serve(args).await,
             Command::Demo(args) => Box::pin(demo::run(args)).await,
             Command::Check(args) => check(&args),
+            Command::Profiles(command) => report(profiles::run(&command)),
             Command::Migrate(args) => match config::store_url(&args.store) {
                 Ok(url) => report(store::migrate(&url).await),
                 Err(error) => fail(&format!("--store: {error}")),

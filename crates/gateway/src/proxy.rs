@@ -197,8 +197,11 @@ fn failed(failure: &Failure) -> Response<ProxyBody> {
         problem = problem.retry_after(RETRY_AFTER_SECONDS);
     }
     let base = onlyonce_http::PROBLEM_BASE;
-    let mut response = problem.status(status).into_response(base);
+    let problem = problem.status(status);
+    let mut response = problem.clone().into_response(base);
     response.extensions_mut().insert(settle);
+    // For a layer whose refusals look otherwise.
+    response.extensions_mut().insert(Box::new(problem));
     response.map(|body| ProxyBody::Own(Some(body)))
 }
 

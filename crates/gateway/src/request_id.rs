@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderName, HeaderValue, Request, Response};
+use onlyonce_http::Code;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -63,7 +64,15 @@ impl RequestIds {
         );
         request.headers_mut().insert(REQUEST_ID, id);
         let response = serve(request).instrument(span.clone()).await?;
-        tracing::debug!(parent: &span, status = response.status().as_u16(), "answered");
+        let (status, code) = (
+            response.status().as_u16(),
+            response.extensions().get::<Code>(),
+        );
+        if let Some(code) = code {
+            tracing::debug!(parent: &span, status, code = code.as_str(), "refused");
+        } else {
+            tracing::debug!(parent: &span, status, "answered");
+        }
         Ok(response)
     }
 }

@@ -46,18 +46,28 @@
 //! | who the caller is | [`Principals`] |
 //! | what a response means for its key | [`Statuses`], [`Settle`] |
 //! | what is stored of a response | [`ResponsePolicy`] |
-//! | every refusal | [`Problem`] |
+//! | where a key is | [`KeyRule`] |
+//! | every refusal | [`Problem`]; in another shape, [`Dialect`] |
+//! | the conventions of known APIs | [`Profile`] |
 //! | what a handler gets | [`Execution`] |
 //! | asking about unknown outcomes | [`reconcile`] |
 
 mod body;
+// Without profiles there is only the default dialect.
+#[cfg_attr(not(feature = "profiles"), allow(dead_code))]
+mod dialect;
 mod execution;
+mod first_sent;
+mod forward;
+mod key;
 mod layer;
 mod observe;
 mod operation;
 mod pattern;
 mod principal;
 mod problem;
+#[cfg(feature = "profiles")]
+mod profile;
 pub mod reconcile;
 mod reply;
 mod route;
@@ -67,15 +77,21 @@ mod stored;
 mod work;
 
 pub use body::{Body, BodyTimeout, BoxError};
+pub use dialect::Dialect;
 pub use execution::Execution;
+pub use first_sent::FirstSent;
+pub use forward::{ForwardKey, ForwardKeyError};
+pub use key::{KeyPattern, KeyPatternError, KeyPlace, KeyRule, KeySource, KeySyntax};
 pub use layer::{IdempotencyLayer, IdempotencyService};
 pub use observe::{Observation, Observations};
 pub use pattern::{Pattern, PatternError};
 pub use principal::{
-    Anonymous, Authorization, Principal, PrincipalError, Principals, TrustedHeader,
+    Anonymous, Authorization, Caller, Principal, PrincipalError, Principals, TrustedHeader,
 };
 pub use problem::{Code, Problem};
-pub use route::{InFlight, KeyRule, Mode, Route, Routes};
+#[cfg(feature = "profiles")]
+pub use profile::{Profile, ProfileError, ProfileReuse};
+pub use route::{Compare, InFlight, Mode, OnReuse, ReplayOlder, Route, Routes};
 pub use service::{Config, PROBLEM_BASE, ReplayCheck};
 pub use statuses::{Settle, Statuses};
 pub use stored::{ExecutionTrace, ResponsePolicy};

@@ -79,13 +79,6 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             };
             self.config.observations.observe(&observation);
         };
-        let key = match self.key(route, &parts) {
-            Ok(key) => key,
-            Err(problem) => {
-                refuse(problem.code());
-                None
-            }
-        };
         let (body, data) = match self.read(body, route.body_bytes_max).await {
             Ok(Collected::Whole(data, trailers)) => {
                 (Body::whole(data.clone(), trailers), Some(data))
@@ -97,10 +90,17 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             // Half a request must not look like a whole one to the handler, and its sender is gone.
             Err(error) => {
                 refuse(Code::PayloadIncomplete);
-                return Ok(self.refuse(self.incomplete(&error)));
+                return Ok(self.refuse(route, &self.incomplete(&error)));
             }
         };
-        let principal = self.config.principals.principal(&parts);
+        let key = match self.key(route, &parts, data.as_deref()) {
+            Ok(key) => key,
+            Err(problem) => {
+                refuse(problem.code());
+                None
+            }
+        };
+        let principal = self.principal(route, &parts);
         if principal.is_err() {
             refuse(Code::PrincipalRequired);
         }

@@ -19,6 +19,7 @@ fn status(record: &Record) -> Value {
         "attempt": record.attempt,
         "created_at_ms": record.created_at.as_millis(),
         "updated_at_ms": record.updated_at.as_millis(),
+        "response_schema": record.response_schema,
     });
     let unknown = match &record.state {
         State::Unknown {
@@ -58,11 +59,11 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     pub(crate) async fn operation<B>(&self, id: &RecordId, parts: &Parts) -> Response<Body<B>> {
         let record = match self.engine.inspect(id).await {
             Ok(record) => record.filter(|record| self.is_own(record, parts)),
-            Err(_) => return self.refuse(self.unreadable()),
+            Err(_) => return self.refuse_plainly(self.unreadable()),
         };
         let Some(record) = record else {
             let detail = "It is unknown, was forgotten after its retention, or is not yours.";
-            return self.refuse(self.problem(Code::OperationNotFound, detail));
+            return self.refuse_plainly(self.problem(Code::OperationNotFound, detail));
         };
         let body = status(&record);
         let mut response = Response::new(Body::whole(body.to_string().into(), None));
@@ -96,8 +97,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         Some(seconds.clamp(RETRY_SECONDS_MIN, RETRY_SECONDS_MAX))
     }
 
+    /// By the way of telling callers apart that the operation's own route has.
     fn is_own(&self, record: &Record, parts: &Parts) -> bool {
-        let principal = self.config.principals.principal(parts);
+        let mut routes = self.config.routes.iter();
+        let principal = match routes.find(|route| route.name == record.route) {
+            Some(route) => self.principal(route, parts),
+            None => self.config.principals.principal(parts),
+        };
         principal.is_ok_and(|principal| {
             record.principal == self.engine.principal_digest(principal.as_bytes())
         })

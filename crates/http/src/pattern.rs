@@ -96,6 +96,22 @@ impl Pattern {
         given.next().is_none()
     }
 
+    /// Whether every path of `inner` is one of this pattern's.
+    #[must_use]
+    pub fn covers(&self, inner: &Self) -> bool {
+        let (mut outer, mut inner) = (self.segments.iter(), inner.segments.iter());
+        loop {
+            match (outer.next(), inner.next()) {
+                (Some(Segment::Rest), _) | (None, None) => return true,
+                (Some(Segment::One), Some(Segment::One)) => {}
+                (Some(Segment::One), Some(Segment::Literal(part))) if !part.is_empty() => {}
+                (Some(Segment::Literal(wanted)), Some(Segment::Literal(part)))
+                    if wanted == part => {}
+                _ => return false,
+            }
+        }
+    }
+
     /// Whether it has a parameter of this name.
     #[must_use]
     pub fn has_parameter(&self, name: &str) -> bool {
@@ -306,6 +322,35 @@ mod tests {
     fn what_is_no_pattern_is_refused_with_the_reason() {
         for text in ["payments", "/a/{", "/a/{b}c", "/a/{}", "/a/{*}", "/{*a}/b"] {
             assert!(Pattern::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_another_when_it_matches_every_path_of_it() {
+        let covers = |outer, inner| {
+            let pattern = |text: &str| Pattern::parse(text).unwrap();
+            pattern(outer).covers(&pattern(inner))
+        };
+        for (outer, inner) in [
+            ("/a", "/a"),
+            ("/{x}", "/a"),
+            ("/{x}", "/{y}"),
+            ("/{*x}", "/a/{b}"),
+            ("/a/{*x}", "/a/{*y}"),
+            ("/a/{*x}", "/a"),
+            ("/{*x}", "/"),
+        ] {
+            assert!(covers(outer, inner), "{outer} {inner}");
+        }
+        for (outer, inner) in [
+            ("/a", "/{x}"),
+            ("/{x}", "/"),
+            ("/{x}", "/{*y}"),
+            ("/a", "/a/b"),
+            ("/a/b", "/a"),
+            ("/a/{*x}", "/{*y}"),
+        ] {
+            assert!(!covers(outer, inner), "{outer} {inner}");
         }
     }
 }

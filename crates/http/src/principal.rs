@@ -124,6 +124,57 @@ impl Principals for Anonymous {
     }
 }
 
+/// Who the caller of a route is, where the layer's own way of telling would not do. Without what
+/// it looks for, the layer's own way decides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Caller {
+    /// As the layer says ([`Principals`]).
+    #[default]
+    Configured,
+    /// By the bytes of these credentials, all that are there.
+    Credentials(Vec<HeaderName>),
+    /// By the access key id of an AWS Signature Version 4. The signature itself is another on
+    /// every retry. It is not verified here: whoever writes the same id is the same caller.
+    AwsAccessKey,
+}
+
+impl Caller {
+    /// The caller of a request, if this can tell.
+    pub(crate) fn principal(&self, request: &Parts) -> Result<Option<Principal>, PrincipalError> {
+        match self {
+            Self::Configured => Ok(None),
+            Self::Credentials(names) => {
+                let mut bytes = Vec::new();
+                for name in names {
+                    if let Some(value) = one_value(request, name)? {
+                        // Lengths keep a value from imitating the next name.
+                        for part in [name.as_str().as_bytes(), value] {
+                            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+                            bytes.extend_from_slice(part);
+                        }
+                    }
+                }
+                Ok((!bytes.is_empty()).then(|| Principal::new("credentials", &bytes)))
+            }
+            Self::AwsAccessKey => {
+                let value = one_value(request, &header::AUTHORIZATION)?;
+                Ok(value
+                    .and_then(access_key)
+                    .map(|id| Principal::new("aws-access-key", id)))
+            }
+        }
+    }
+}
+
+/// The id in `AWS4-HMAC-SHA256 Credential=ID/20250101/region/service/aws4_request, …`.
+fn access_key(authorization: &[u8]) -> Option<&[u8]> {
+    let rest = authorization.strip_prefix(b"AWS4-HMAC-SHA256 ")?;
+    let mut fields = rest.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let credential = fields.find_map(|field| field.strip_prefix(b"Credential="))?;
+    let id = credential.split(|byte| *byte == b'/').next()?;
+    (!id.is_empty()).then_some(id)
+}
+
 /// The header's only value. Two values could name two callers, and which one counts is anybody's
 /// guess.
 fn one_value<'a>(
@@ -137,4 +188,53 @@ fn one_value<'a>(
         return Err(PrincipalError { detail });
     }
     Ok(first.map(http::HeaderValue::as_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn principal(caller: &Caller, lines: &[(&'static str, &str)]) -> Option<Principal> {
+        let mut request = http::Request::new(());
+        for (name, value) in lines {
+            let headers = request.headers_mut();
+            headers.append(*name, value.parse().unwrap());
+        }
+        caller.principal(&request.into_parts().0).unwrap()
+    }
+
+    /// A retry is signed anew; it must still be the same caller's.
+    #[test]
+    fn a_new_signature_is_the_same_caller() {
+        let signed = |id: &str, signature: &str| {
+            let line = format!(
+                "AWS4-HMAC-SHA256 Credential={id}/20250101/eu-west-1/dynamodb/aws4_request, \
+                 SignedHeaders=host;x-amz-date, Signature={signature}"
+            );
+            principal(&Caller::AwsAccessKey, &[("authorization", &line)])
+        };
+        assert!(signed("AKID", "1").is_some());
+        assert_eq!(signed("AKID", "1"), signed("AKID", "2"));
+        assert_ne!(signed("AKID", "1"), signed("OTHER", "1"));
+        assert_eq!(signed("", "1"), None);
+        assert_eq!(
+            principal(&Caller::AwsAccessKey, &[("authorization", "Bearer x")]),
+            None
+        );
+    }
+
+    #[test]
+    fn callers_differ_by_every_credential() {
+        let caller = Caller::Credentials(vec![
+            HeaderName::from_static("x-api-key"),
+            header::AUTHORIZATION,
+        ]);
+        let of = |lines: &[(&'static str, &str)]| principal(&caller, lines);
+        let a = of(&[("x-api-key", "a")]);
+        assert_eq!(a, of(&[("x-api-key", "a")]));
+        assert_ne!(a, of(&[("x-api-key", "b")]));
+        assert_ne!(a, of(&[("x-api-key", "a"), ("authorization", "b")]));
+        assert_ne!(a, of(&[("authorization", "a")]));
+        assert_eq!(of(&[]), None);
+    }
 }

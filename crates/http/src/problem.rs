@@ -1,12 +1,15 @@
-//! Every refusal, as `application/problem+json` (RFC 9457).
+//! Every refusal, as `application/problem+json` (RFC 9457). Other shapes are made in `dialect/`.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+use onlyonce_core::Key;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::dialect::Gap;
+
 /// What is wrong. Each code has a page in `docs/problems`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
     /// The request needs a key and has none.
     KeyRequired,
@@ -38,11 +41,13 @@ pub enum Code {
     PayloadIncomplete,
     /// There is no such operation, or it is somebody else's.
     OperationNotFound,
+    /// The request was first sent too long ago; its key may be forgotten.
+    RequestTooOld,
 }
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::KeyRequired,
         Self::KeyInvalid,
         Self::KeyReused,
@@ -58,6 +63,7 @@ impl Code {
         Self::PrincipalRequired,
         Self::PayloadIncomplete,
         Self::OperationNotFound,
+        Self::RequestTooOld,
     ];
 
     /// The code's name.
@@ -96,7 +102,8 @@ impl Code {
             | Self::UpstreamNoAnswer
             | Self::PayloadTooLarge
             | Self::PrincipalRequired
-            | Self::OperationNotFound => false,
+            | Self::OperationNotFound
+            | Self::RequestTooOld => false,
         }
     }
 
@@ -135,6 +142,8 @@ impl Code {
                 "The request body ended early"),
             Self::OperationNotFound => ("idempotency_operation_not_found", S::NOT_FOUND,
                 "There is no such operation"),
+            Self::RequestTooOld => ("idempotency_request_too_old", S::PRECONDITION_FAILED,
+                "The request was first sent too long ago"),
         }
     }
 }
@@ -149,6 +158,15 @@ pub struct Problem {
     retry_after_seconds: Option<u64>,
     operation: Option<String>,
     extensions: Map<String, Value>,
+    /// For answers in another shape; a problem never shows it. Boxed: few have any.
+    about: Option<Box<About>>,
+}
+
+/// Whose key a refusal is about, and what the first request made.
+#[derive(Debug, Clone, Default)]
+struct About {
+    key: Option<Key>,
+    resource_id: Option<Value>,
 }
 
 impl Problem {
@@ -163,6 +181,56 @@ impl Problem {
             retry_after_seconds: None,
             operation: None,
             extensions: Map::new(),
+            about: None,
+        }
+    }
+
+    /// Whose key it is about, and what the first request made.
+    pub(crate) fn about(mut self, key: Option<Key>, resource_id: Option<Value>) -> Self {
+        if key.is_some() || resource_id.is_some() {
+            let about = self.about.get_or_insert_default();
+            about.key = key.or(about.key.take());
+            about.resource_id = resource_id.or(about.resource_id.take());
+        }
+        self
+    }
+
+    pub(crate) const fn instance(&self) -> Uuid {
+        self.instance
+    }
+
+    pub(crate) const fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) const fn seconds_to_wait(&self) -> Option<u64> {
+        self.retry_after_seconds
+    }
+
+    /// What a template's gap is filled with.
+    pub(crate) fn fill(&self, gap: &Gap, base: &str) -> Option<Value> {
+        let code = self.code.as_str();
+        match gap {
+            Gap::Detail => Some(json!(self.detail)),
+            Gap::Title => Some(json!(self.code.title())),
+            Gap::Code => Some(json!(code)),
+            Gap::Type => Some(json!(format!("{base}{code}.md"))),
+            Gap::Status => Some(json!(self.status.as_u16())),
+            Gap::Key => {
+                let key = self.about.as_ref()?.key.as_ref();
+                key.map(|key| json!(key.as_str()))
+            }
+            Gap::ResourceId => self.about.as_ref()?.resource_id.clone(),
+            Gap::RetryAfter => self.retry_after_seconds.map(|seconds| json!(seconds)),
+            Gap::Retryable => Some(json!(self.code.is_retryable())),
+            Gap::Operation => self.operation.as_ref().map(|path| json!(path)),
+            Gap::Differs => self.extensions.get("differs").cloned(),
+            Gap::Field => {
+                let names = self.extensions.get("differs")?;
+                let lists = ["changed", "added"].map(|list| names.get(list)?.get(0).cloned());
+                lists.into_iter().flatten().next()
+            }
+            Gap::RequestId | Gap::OriginalRequestId | Gap::Child(_) => None,
         }
     }
 

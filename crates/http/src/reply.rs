@@ -5,12 +5,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use onlyonce_core::{FieldDigests, Record, RecordId, TombstoneReason};
 use onlyonce_engine::{EngineError, Replay, Reply, Runtime};
 use onlyonce_store::Store;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::dialect::Gap;
 use crate::service::{Asked, Guard};
-use crate::stored::{REPLAYED, trace};
+use crate::stored::trace;
 use crate::work::Answer;
-use crate::{Body, Code, InFlight, Problem, ResponsePolicy, Route};
+use crate::{Body, Code, InFlight, OnReuse, Problem, ReplayOlder, ResponsePolicy, Route};
 
 /// The shortest and longest `Retry-After`, in seconds.
 pub(crate) const RETRY_SECONDS_MIN: u64 = 1;
@@ -29,9 +30,16 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     ) -> Response<Body<B>> {
         let problem = match reply {
             Ok(Reply::Executed {
-                value: Answer::Response(response),
+                value: Answer::Response(mut response),
                 ..
-            }) => return response,
+            }) => {
+                executed(route, asked, response.headers_mut());
+                return response;
+            }
+            Ok(Reply::Executed {
+                value: Answer::Refused(problem),
+                ..
+            }) => *problem,
             Ok(Reply::Executed {
                 value: Answer::Lost(status, detail),
                 ..
@@ -40,12 +48,15 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 if let Err(refusal) = self.may_replay(check).await {
                     return refusal.map(|body| Body::whole(body, None));
                 }
-                match replayed(&route.response, replay) {
-                    Some(response) => return response,
-                    None => self.not_replayable(TombstoneReason::NotStorable),
+                match self.replay(route, asked, replay) {
+                    Ok(response) => return response,
+                    Err(problem) => problem,
                 }
             }
-            Ok(Reply::NotReplayable(reason)) => self.not_replayable(reason),
+            Ok(Reply::NotReplayable(_)) if route.on_reuse == OnReuse::Conflict => {
+                self.conflict(None)
+            }
+            Ok(Reply::NotReplayable(reason)) => self.not_replayable(reason.as_str()),
             Ok(Reply::AlreadyUsed) => {
                 let detail = "Nothing was executed. Use a new key for a new operation.";
                 self.problem(Code::AlreadyUsed, detail)
@@ -63,7 +74,46 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             Err(_) if began => self.unrecorded(route, id, None),
             Err(error) => self.failed(&error),
         };
-        self.refuse(problem)
+        self.refuse(route, &problem.about(asked.key.clone(), None))
+    }
+
+    /// The first answer, or why there is none. It is never executed again for that.
+    fn replay<B>(
+        &self,
+        route: &Route,
+        asked: &Asked,
+        replay: Replay,
+    ) -> Result<Response<Body<B>>, Problem> {
+        let dialect = &route.dialect;
+        if route.on_reuse == OnReuse::Conflict {
+            let path = dialect.resource_id.as_ref();
+            return Err(self.conflict(path.and_then(|path| path.find(&replay.response.body))));
+        }
+        let is_older = replay.response_schema < route.policy.response_schema();
+        if is_older && route.replay_older == ReplayOlder::Refuse {
+            return Err(self.not_replayable("older_response_schema"));
+        }
+        let refused = || self.not_replayable(TombstoneReason::NotStorable.as_str());
+        let mut response = replayed(&route.response, replay).ok_or_else(refused)?;
+        let headers = response.headers_mut();
+        let mut ids = (None, None);
+        if let Some(rule) = &dialect.request_id {
+            ids = (Some(rule.id(&self.engine.entropy())), rule.of(headers));
+            rule.put(headers, ids.0.as_deref().unwrap_or_default());
+        }
+        let (fresh, original) = ids;
+        dialect.replayed.add(headers, &|gap| {
+            asked.fill(gap, fresh.as_deref(), original.as_deref())
+        });
+        Ok(response)
+    }
+
+    /// The key was used, and what it made is named instead of shown.
+    fn conflict(&self, resource_id: Option<Value>) -> Problem {
+        let detail = "The request was executed once and will not be executed again. Use a new key \
+                      for a new operation.";
+        self.problem(Code::AlreadyUsed, detail)
+            .about(None, resource_id)
     }
 
     fn unrecorded(&self, route: &Route, id: &RecordId, record: Option<&Record>) -> Problem {
@@ -123,14 +173,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             .operation(self.operation_path(id))
     }
 
-    fn not_replayable(&self, reason: TombstoneReason) -> Problem {
+    fn not_replayable(&self, reason: &str) -> Problem {
         let detail = format!(
-            "The request was executed once and will not be executed again ({}). Look the result \
-             up where it was created.",
-            reason.as_str()
+            "The request was executed once and will not be executed again ({reason}). Look the \
+             result up where it was created."
         );
         self.problem(Code::NotReplayable, detail)
-            .with("reason", json!(reason.as_str()))
+            .with("reason", json!(reason))
     }
 
     /// Names the fields that differ, never their values.
@@ -179,7 +228,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     }
 }
 
-/// The first answer, byte for byte, marked as a replay. `None` when its status is none that HTTP
+/// The first answer, byte for byte. `None` when its status is none that HTTP
 /// knows: any other would be a lie.
 fn replayed<B>(policy: &ResponsePolicy, replay: Replay) -> Option<Response<Body<B>>> {
     let stored = replay.response;
@@ -196,10 +245,45 @@ fn replayed<B>(policy: &ResponsePolicy, replay: Replay) -> Option<Response<Body<
     if let Some(names) = announced {
         response.headers_mut().insert(header::TRAILER, names);
     }
-    response
-        .headers_mut()
-        .insert(REPLAYED, HeaderValue::from_static("true"));
     Some(response)
+}
+
+/// The headers that go with the answer of the request that executed.
+fn executed(route: &Route, asked: &Asked, headers: &mut HeaderMap) {
+    let dialect = &route.dialect;
+    if dialect.executed.is_empty() {
+        return;
+    }
+    let id = dialect
+        .request_id
+        .as_ref()
+        .and_then(|rule| rule.of(headers));
+    dialect.executed.add(headers, &|gap| {
+        asked.fill(gap, id.as_deref(), id.as_deref())
+    });
+}
+
+impl Asked {
+    /// What fills the gaps of added headers.
+    fn fill(&self, gap: &Gap, fresh: Option<&str>, original: Option<&str>) -> Option<Value> {
+        match gap {
+            Gap::Key => self.key.as_ref().map(|key| json!(key.as_str())),
+            Gap::RequestId => fresh.map(|id| json!(id)),
+            Gap::OriginalRequestId => original.map(|id| json!(id)),
+            Gap::Detail
+            | Gap::Title
+            | Gap::Code
+            | Gap::Type
+            | Gap::Status
+            | Gap::ResourceId
+            | Gap::RetryAfter
+            | Gap::Retryable
+            | Gap::Operation
+            | Gap::Differs
+            | Gap::Field
+            | Gap::Child(_) => None,
+        }
+    }
 }
 
 /// The names of trailers, without which HTTP/1.1 would leave them out.

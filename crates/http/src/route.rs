@@ -1,17 +1,16 @@
 //! Which requests are guarded, and how.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method};
+use http::Method;
 use onlyonce_core::{Policy, RouteName};
 use onlyonce_engine::Policies;
 
+use crate::dialect::Dialect;
 use crate::pattern::plain;
 use crate::reconcile::Notes;
-use crate::{Pattern, ResponsePolicy, Statuses};
-
-/// The request header that carries the key.
-const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+use crate::{Caller, ForwardKey, KeyRule, Pattern, ResponsePolicy, Statuses};
 
 /// One kind of request and everything that is decided about it.
 #[derive(Debug, Clone)]
@@ -38,6 +37,49 @@ pub struct Route {
     pub notes: Notes,
     /// The rules' own choices: lease, retention, scope, fingerprint, kind of upstream.
     pub policy: Policy,
+    /// Who the caller is, where the layer's own way of telling would not do.
+    pub caller: Caller,
+    /// What a retry must have in common with the first request, besides method and path.
+    pub compare: Compare,
+    /// What a retry of a completed request gets.
+    pub on_reuse: OnReuse,
+    /// What becomes of a stored response whose shape is older than the route's.
+    pub replay_older: ReplayOlder,
+    /// In which other header the service behind gets the key. Default: in none.
+    pub forward_key: Option<ForwardKey>,
+    /// How refusals look, and which headers are added.
+    pub dialect: Arc<Dialect>,
+}
+
+/// What a retry must have in common with the first request, besides method and path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compare {
+    /// Body, query and the headers that count.
+    #[default]
+    Payload,
+    /// Nothing: another payload under the same key gets the first answer.
+    KeyOnly,
+}
+
+/// What a retry of a completed request gets. The policy's
+/// [`Reuse`](onlyonce_core::Reuse) comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnReuse {
+    /// The first answer.
+    #[default]
+    Replay,
+    /// A refusal that names what the first request made.
+    Conflict,
+}
+
+/// What becomes of a stored response whose shape (`response_schema`) is older than the route's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplayOlder {
+    /// It is given again as it is.
+    #[default]
+    Replay,
+    /// The retry is refused, and never executed.
+    Refuse,
 }
 
 /// Whether a route is guarded. The stricter is the greater.
@@ -50,24 +92,6 @@ pub enum Mode {
     /// Keys are enforced.
     #[default]
     Enforce,
-}
-
-/// Where the key is, and whether it must be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRule {
-    /// The header. Default: `Idempotency-Key`.
-    pub header: HeaderName,
-    /// Whether a request without one is refused. Default: yes.
-    pub required: bool,
-}
-
-impl Default for KeyRule {
-    fn default() -> Self {
-        Self {
-            header: KEY_HEADER,
-            required: true,
-        }
-    }
 }
 
 /// What a retry gets while the first request is still at work.
@@ -102,6 +126,12 @@ impl Route {
             body_bytes_max: 1024 * 1024,
             notes: Notes::default(),
             policy: Policy::default(),
+            caller: Caller::default(),
+            compare: Compare::default(),
+            on_reuse: OnReuse::default(),
+            replay_older: ReplayOlder::default(),
+            forward_key: None,
+            dialect: Arc::default(),
         }
     }
 

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! route ─ key ─ principal ─ bounded body ─ fingerprint ─ Engine::run ─┬─ told  → reply.rs
-//!                                                                     └─ Execute
+//!          └ or after the body, where the key is in it                └─ Execute
 //!                                                                          in a task of its own:
 //!                                                                          work.rs, stored durably
 //!                                                                          → its response
 //! ```
-//! Every refusal happens before anything is written; nothing is executed without a durable claim.
+//! How a refusal looks is the route's dialect (`dialect/`). Every refusal happens before anything is written; nothing is executed without a durable claim.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -18,12 +18,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header,
-};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, header};
 use http_body::Body as HttpBody;
 use onlyonce_core::fingerprint::Payload;
-use onlyonce_core::key::KeyError;
 use onlyonce_core::{Key, Scope};
 use onlyonce_engine::{Engine, Runtime};
 use onlyonce_store::Store;
@@ -33,8 +30,8 @@ use uuid::Uuid;
 use crate::body::{BodyTimeout, Collected};
 use crate::reconcile::Subject;
 use crate::{
-    Authorization, Body, BoxError, Code, Execution, InFlight, Mode, Observation, Observations,
-    Principal, Principals, Problem, Route, Routes, Settle,
+    Authorization, Body, BoxError, Code, Compare, Execution, InFlight, Mode, Observation,
+    Observations, Principal, PrincipalError, Principals, Problem, Route, Routes, Settle,
 };
 
 /// Where the pages about problem codes are, unless configured otherwise.
@@ -141,41 +138,72 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             let request = Request::from_parts(parts, body);
             return Box::pin(self.observe(inner, request)).await;
         }
-        let key = match self.key(route, &parts) {
+        // A key in the body is known only once the body was read.
+        let mut key = None;
+        if !route.key.reads_body() {
+            key = match self.key(route, &parts, None) {
+                Ok(Some(key)) => Some(key),
+                Ok(None) => return self.pass(inner, route, parts, Body::streaming(body)).await,
+                Err(problem) => return Ok(self.refuse(route, &problem)),
+            };
+        }
+        let (principal, content) = match self.admit(route, &parts, body).await {
+            Ok(admitted) => admitted,
+            Err(problem) => return Ok(self.refuse(route, &problem.about(key, None))),
+        };
+        let key = match key.map_or_else(
+            || self.key(route, &parts, Some(&content.data)),
+            |key| Ok(Some(key)),
+        ) {
             Ok(Some(key)) => key,
             Ok(None) => {
-                self.config
-                    .observations
-                    .observe(&Observation::Unprotected { route: &route.name });
-                let request = Request::from_parts(parts, Body::streaming(body));
-                let mut response = inner.call(request).await?;
-                Settle::take(response.headers_mut());
-                return Ok(response.map(Body::streaming));
+                let body = Body::whole(content.data, content.trailers);
+                return self.pass(inner, route, parts, body).await;
             }
-            Err(problem) => return Ok(self.refuse(problem)),
+            Err(problem) => return Ok(self.refuse(route, &problem)),
         };
-        match self.admit(route, &parts, body).await {
-            Ok((principal, body)) => Ok(self.run(inner, parts, key, principal, body).await),
-            Err(problem) => Ok(self.refuse(problem)),
-        }
+        Ok(self.run(inner, parts, key, principal, content).await)
     }
 
-    /// The request's key; none only where it is optional.
-    pub(crate) fn key(&self, route: &Route, parts: &Parts) -> Result<Option<Key>, Problem> {
-        let lines = parts.headers.get_all(&route.key.header);
-        let lines = lines.iter().map(HeaderValue::as_bytes);
-        match Key::from_header_lines(lines, route.policy.key()) {
-            Ok(key) => Ok(Some(key)),
-            Err(KeyError::Missing) if !route.key.required => Ok(None),
-            Err(KeyError::Missing) => {
-                let header = &route.key.header;
-                let detail = format!(
-                    "Send the header `{header}` with a new random value, such as a UUID, and the \
-                     same value on every retry of this request."
-                );
-                Err(self.problem(Code::KeyRequired, detail))
-            }
-            Err(error) => Err(self.problem(Code::KeyInvalid, error.to_string())),
+    /// A write without a key, where that is allowed.
+    async fn pass<I, B, RB>(
+        &self,
+        mut inner: I,
+        route: &Route,
+        parts: Parts,
+        body: Body<B>,
+    ) -> Result<Response<Body<RB>>, I::Error>
+    where
+        I: Service<Request<Body<B>>, Response = Response<RB>>,
+        RB: HttpBody<Data = Bytes>,
+    {
+        let unprotected = Observation::Unprotected { route: &route.name };
+        self.config.observations.observe(&unprotected);
+        let mut response = inner.call(Request::from_parts(parts, body)).await?;
+        Settle::take(response.headers_mut());
+        Ok(response.map(Body::streaming))
+    }
+
+    /// The request's key; none only where it is optional. Without a body the head alone is asked.
+    pub(crate) fn key(
+        &self,
+        route: &Route,
+        parts: &Parts,
+        body: Option<&[u8]>,
+    ) -> Result<Option<Key>, Problem> {
+        let rule = &route.key;
+        let found = rule.find(route.policy.key(), parts, body);
+        let key = match found.map_err(|fault| self.problem(Code::KeyInvalid, fault.0))? {
+            Some(key) => key,
+            None if !rule.required => return Ok(None),
+            None => return Err(self.problem(Code::KeyRequired, rule.advice())),
+        };
+        match &rule.first_sent {
+            None => Ok(Some(key)),
+            Some(first_sent) => match first_sent.check(parts, self.engine.now()) {
+                Ok(()) => Ok(Some(key)),
+                Err((code, detail)) => Err(self.problem(code, detail).about(Some(key), None)),
+            },
         }
     }
 
@@ -190,7 +218,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
     {
-        let principal = self.config.principals.principal(parts);
+        let principal = self.principal(route, parts);
         let principal =
             principal.map_err(|error| self.problem(Code::PrincipalRequired, error.to_string()))?;
         match self.read(body, route.body_bytes_max).await {
@@ -201,6 +229,18 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 Err(self.problem(Code::PayloadTooLarge, detail))
             }
             Err(error) => Err(self.incomplete(&error)),
+        }
+    }
+
+    /// Who asks, in the way of the route, or else of the layer.
+    pub(crate) fn principal(
+        &self,
+        route: &Route,
+        parts: &Parts,
+    ) -> Result<Principal, PrincipalError> {
+        match route.caller.principal(parts)? {
+            Some(principal) => Ok(principal),
+            None => self.config.principals.principal(parts),
         }
     }
 
@@ -230,7 +270,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB::Error: Into<BoxError>,
     {
         let Some(route) = self.config.routes.find(&parts.method, parts.uri.path()) else {
-            return self.refuse(self.problem(Code::KeyInvalid, "no such route"));
+            return self.refuse_plainly(self.problem(Code::KeyInvalid, "no such route"));
         };
         let mut request = self.identify(route, &parts, &key, &principal, &content.data);
         if let InFlight::Wait(wait) = route.in_flight {
@@ -245,7 +285,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         });
         let (id, asked) = (
             request.identity.id,
-            Asked::new(route, &parts, content.data.clone()),
+            Asked::new(route, &parts, &key, content.data.clone()),
         );
         let check = self.config.replay_check.is_some().then(|| parts.clone());
         let began = Arc::new(AtomicBool::new(false));
@@ -291,6 +331,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             content_type: content_type.as_deref(),
             body,
         };
+        let payload = counted(route.compare, payload);
         self.engine.request(&route.name, key, &scope, &payload)
     }
 
@@ -298,10 +339,18 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         Problem::new(code, detail, self.request_id())
     }
 
-    pub(crate) fn refuse<B>(&self, problem: Problem) -> Response<Body<B>> {
-        problem
-            .into_response(&self.config.problem_base)
-            .map(|body| Body::whole(body, None))
+    /// A refusal, as the route's dialect has it.
+    pub(crate) fn refuse<B>(&self, route: &Route, problem: &Problem) -> Response<Body<B>> {
+        let response = route.dialect.refuse(problem, &self.config.problem_base);
+        response.map(|body| Body::whole(body, None))
+    }
+
+    /// A refusal that belongs to no route.
+    pub(crate) fn refuse_plainly<B>(&self, problem: Problem) -> Response<Body<B>> {
+        let code = problem.code();
+        let mut response = problem.into_response(&self.config.problem_base);
+        response.extensions_mut().insert(code);
+        response.map(|body| Body::whole(body, None))
     }
 
     pub(crate) fn request_id(&self) -> Uuid {
@@ -313,6 +362,20 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 pub(crate) struct Content {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
+}
+
+/// What counts of a payload; of one that is not compared, its method and path.
+fn counted(compare: Compare, payload: Payload<'_>) -> Payload<'_> {
+    match compare {
+        Compare::Payload => payload,
+        Compare::KeyOnly => Payload {
+            query: None,
+            headers: &[],
+            content_type: None,
+            body: &[],
+            ..payload
+        },
+    }
 }
 
 /// The media type of a request. Several lines are joined, which is no media type, so the body
@@ -328,8 +391,11 @@ fn content_type(parts: &Parts) -> Option<Cow<'_, [u8]>> {
     Some(joined)
 }
 
-/// What is needed of a request to explain why it does not match.
+/// What is needed of a request to answer it, and to explain why it does not match.
 pub(crate) struct Asked {
+    /// Only where answers name it.
+    pub(crate) key: Option<Key>,
+    compare: Compare,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -338,7 +404,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn new(route: &Route, parts: &Parts, body: Bytes) -> Self {
+    fn new(route: &Route, parts: &Parts, key: &Key, body: Bytes) -> Self {
         let mut headers = HeaderMap::new();
         let counted = &route.policy.fingerprint().rules().headers;
         for name in counted.iter().filter_map(|name| name.parse().ok()) {
@@ -348,6 +414,8 @@ impl Asked {
             }
         }
         Self {
+            key: route.dialect.names_key.then(|| key.clone()),
+            compare: route.compare,
             method: parts.method.clone(),
             uri: parts.uri.clone(),
             headers,
@@ -363,13 +431,14 @@ impl Asked {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes()));
         let lines: Vec<_> = lines.collect();
-        use_it(&Payload {
+        let payload = Payload {
             method: self.method.as_str(),
             path: self.uri.path(),
             query: self.uri.query(),
             headers: &lines,
             content_type: self.content_type.as_deref(),
             body: &self.body,
-        })
+        };
+        use_it(&counted(self.compare, payload))
     }
 }

@@ -12,7 +12,7 @@ use tower_service::Service;
 use crate::body::{Collected, collect};
 use crate::service::{Content, Guard};
 use crate::stored::tombstone;
-use crate::{Body, BoxError, Execution, Route, Settle};
+use crate::{Body, BoxError, Execution, Problem, Route, Settle};
 
 /// What the work gives its caller.
 #[expect(
@@ -24,6 +24,8 @@ pub(crate) enum Answer<B> {
     Response(Response<Body<B>>),
     /// There is none to show: nobody knows what happened. 502 or 504.
     Lost(StatusCode, &'static str),
+    /// The inner service refused, in the way of the layer.
+    Refused(Box<Problem>),
 }
 
 impl<S: Store, R: Runtime> Guard<S, R> {
@@ -41,14 +43,16 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB: HttpBody<Data = Bytes> + Unpin,
         RB::Error: Into<BoxError>,
     {
-        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-        let attempt = execution.attempt();
+        let (method, attempt) = (parts.method.clone(), execution.attempt());
+        let route = self.config.routes.find(&method, parts.uri.path());
+        if let Some(forward) = route.and_then(|route| route.forward_key.as_ref()) {
+            forward.put(&execution, &mut parts.headers);
+        }
         parts.extensions.insert(execution);
         let body = Body::whole(content.data, content.trailers);
-        let (Ok(response), Some(route)) = (
-            inner.call(Request::from_parts(parts, body)).await,
-            self.config.routes.find(&method, &path),
-        ) else {
+        let (Ok(response), Some(route)) =
+            (inner.call(Request::from_parts(parts, body)).await, route)
+        else {
             return lost(
                 UnknownReason::NoCompleteAnswer,
                 StatusCode::BAD_GATEWAY,
@@ -79,14 +83,21 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB::Error: Into<BoxError>,
     {
         let (said, status) = (self.said(&mut response), response.status());
+        let refused = response.extensions_mut().remove::<Box<Problem>>();
+        if let Some(rule) = &route.dialect.request_id
+            && !response.headers().contains_key(&rule.header)
+        {
+            // Before it is stored: a replay names it as the original one.
+            rule.put(response.headers_mut(), &rule.id(&self.engine.entropy()));
+        }
         let reason = match said {
             Some(_) => UnknownReason::HandlerSaidSo,
             None => UnknownReason::NoCompleteAnswer,
         };
         match said.unwrap_or_else(|| by_status(route, attempt, status)) {
             Settle::Completed => complete(route, method, response).await,
-            Settle::NotStored => passed(Outcome::Rejected, response),
-            Settle::Released => passed(Outcome::Released, response),
+            Settle::NotStored => passed(Outcome::Rejected, refused, response),
+            Settle::Released => passed(Outcome::Released, refused, response),
             Settle::Unknown if status == StatusCode::GATEWAY_TIMEOUT => {
                 lost(reason, status, "the service did not answer in time")
             }
@@ -125,7 +136,7 @@ where
     let (head, body) = response.into_parts();
     if let Some(reason) = tombstone(&head) {
         let outcome = Outcome::NotReplayable(reason);
-        return passed(outcome, Response::from_parts(head, body));
+        return passed(outcome, None, Response::from_parts(head, body));
     }
     let too_large = Outcome::NotReplayable(TombstoneReason::TooLarge);
     let (outcome, response) = match collect(body, route.response.body_bytes_max).await {
@@ -167,12 +178,18 @@ fn is_whole(method: &Method, head: &HeaderMap, body_bytes: usize) -> bool {
     }
 }
 
-/// Executed or not, the inner service's response goes to the caller as it is.
-fn passed<B>(outcome: Outcome, response: Response<B>) -> Finished<Answer<B>> {
-    Finished {
-        outcome,
-        value: Answer::Response(response.map(Body::streaming)),
-    }
+/// Executed or not, the inner service's response goes to the caller as it is; its refusal as the
+/// route's refusals look.
+fn passed<B>(
+    outcome: Outcome,
+    refused: Option<Box<Problem>>,
+    response: Response<B>,
+) -> Finished<Answer<B>> {
+    let value = match refused {
+        Some(problem) => Answer::Refused(problem),
+        None => Answer::Response(response.map(Body::streaming)),
+    };
+    Finished { outcome, value }
 }
 
 /// It may have been executed, and there is no response to show.

@@ -19,7 +19,7 @@ use common::*;
 const INSTANCE: uuid::Uuid = uuid::Uuid::from_u128(7);
 
 /// As in the table of the design.
-const STATUSES: [(&str, u16); 15] = [
+const STATUSES: [(&str, u16); 16] = [
     ("idempotency_key_required", 400),
     ("idempotency_key_invalid", 400),
     ("idempotency_key_reused_with_different_payload", 422),
@@ -35,6 +35,7 @@ const STATUSES: [(&str, u16); 15] = [
     ("idempotency_principal_required", 401),
     ("idempotency_payload_incomplete", 400),
     ("idempotency_operation_not_found", 404),
+    ("idempotency_request_too_old", 412),
 ];
 
 fn page(name: &str) -> String {

@@ -425,3 +425,23 @@ fn short_numbers_are_spelled_as_the_formatter_would() {
         assert_eq!(canonical(&source), format_number(value), "{source}");
     }
 }
+
+/// A key is read from where its client put it, or not at all.
+#[test]
+fn one_place_of_a_document_is_looked_at() {
+    let look = |text: &str, pointer: &str| {
+        at(
+            text.as_bytes(),
+            &Pointer::parse(pointer).unwrap(),
+            &JsonLimits::default(),
+        )
+    };
+    let text = r#"{"a":{"b":["x","\u0041/"]},"n":12345678901234567890,"z":null}"#;
+    assert_eq!(look(text, "/a/b/1"), Ok(At::Text("A/".into())));
+    assert_eq!(look(text, "/n"), Ok(At::Other("a number")));
+    assert_eq!(look(text, "/a"), Ok(At::Other("an object")));
+    assert_eq!(look(text, "/z"), Ok(At::Nothing));
+    assert_eq!(look(text, "/a/c"), Ok(At::Nothing));
+    assert!(look(r#"{"k":"a","k":"b"}"#, "/k").is_err());
+    assert!(look("k=1", "/k").is_err());
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use onlyonce_http::{Mode, Pattern, Settle};
+use onlyonce_http::{Compare, Mode, Settle, Statuses};
 
 use super::Checker;
 use crate::config::{InFlightKind, KeyNeed, Place, Route, Source, UpstreamKind};
@@ -66,6 +66,7 @@ impl Checker<'_> {
         }
         self.times(route, key);
         self.outcomes(route, key);
+        self.conventions(route, key);
         if route.cookies {
             let text =
                 "a stored cookie is given again to every retry: a session may outlive its end";
@@ -148,6 +149,46 @@ impl Checker<'_> {
         }
     }
 
+    /// What a profile chose, and somebody who named it may not expect.
+    fn conventions(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
+        let (name, profile) = (route.profile.name(), route.profile.profile());
+        if route.compare == Compare::KeyOnly {
+            let place = if self.config.place(&key("compare")) == Place::Default {
+                "profile"
+            } else {
+                "compare"
+            };
+            self.warn(
+                &key(place),
+                "payloads are not compared: a key that is used for another payload gets the first \
+                 answer, as if it had been executed; write `compare = \"payload\"`",
+            );
+        }
+        let statuses = route.statuses.table(profile.table(Statuses::default()));
+        let said = route.statuses.iter().any(|(range, _)| range.contains(&500));
+        let reruns = !said && statuses.of(500) == Settle::Released;
+        if reruns && route.upstream == UpstreamKind::Opaque {
+            self.warn(
+                &key("profile"),
+                format!(
+                    "with \"{name}\" a request runs again after a server error, and its effect may \
+                     have happened: write `statuses = {{ \"5xx\" = \"unknown\" }}` unless a 5xx of \
+                     this API means that nothing did"
+                ),
+            );
+        }
+        if profile.trusts_callers() && self.config.principal.source == Source::Authorization {
+            self.warn(
+                &key("profile"),
+                format!(
+                    "with \"{name}\" callers differ by their access key id alone, which is not \
+                     verified here: whoever knows an id, a token and the payload gets the stored \
+                     response"
+                ),
+            );
+        }
+    }
+
     /// A later route that an earlier one hides never decides anything.
     fn shadowed(&mut self, index: usize, route: &Route) {
         let earlier = self.config.routes.iter().take(index).find(|earlier| {
@@ -156,7 +197,7 @@ impl Checker<'_> {
                 .iter()
                 .all(|method| earlier.methods.contains(method));
             let paths = earlier.path.as_ref().zip(route.path.as_ref());
-            methods && paths.is_some_and(|(outer, inner)| covers(outer, inner))
+            methods && paths.is_some_and(|(outer, inner)| outer.covers(inner))
         });
         if let Some(earlier) = earlier {
             let text = format!(
@@ -164,56 +205,6 @@ impl Checker<'_> {
                 earlier.label()
             );
             self.warn(&format!("route[{index}].path"), text);
-        }
-    }
-}
-
-/// Whether every path of `inner` is one of `outer`.
-fn covers(outer: &Pattern, inner: &Pattern) -> bool {
-    let (outer, inner) = (outer.to_string(), inner.to_string());
-    let (mut outer, mut inner) = (outer.split('/').skip(1), inner.split('/').skip(1));
-    loop {
-        match (outer.next(), inner.next()) {
-            (Some(rest), _) if rest.starts_with("{*") => return true,
-            (_, Some(rest)) if rest.starts_with("{*") => return false,
-            (Some(one), Some(part)) if one.starts_with('{') && !part.is_empty() => {}
-            (Some(literal), Some(part)) if literal == part => {}
-            (None, None) => return true,
-            _ => return false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pattern_covers_another_when_it_matches_every_path_of_it() {
-        let covers = |outer, inner| {
-            let pattern = |text| Pattern::parse(text).unwrap();
-            covers(&pattern(outer), &pattern(inner))
-        };
-        for (outer, inner) in [
-            ("/a", "/a"),
-            ("/{x}", "/a"),
-            ("/{x}", "/{y}"),
-            ("/{*x}", "/a/{b}"),
-            ("/a/{*x}", "/a/{*y}"),
-            ("/a/{*x}", "/a"),
-            ("/{*x}", "/"),
-        ] {
-            assert!(covers(outer, inner), "{outer} {inner}");
-        }
-        for (outer, inner) in [
-            ("/a", "/{x}"),
-            ("/{x}", "/"),
-            ("/{x}", "/{*y}"),
-            ("/a", "/a/b"),
-            ("/a/b", "/a"),
-            ("/a/{*x}", "/{*y}"),
-        ] {
-            assert!(!covers(outer, inner), "{outer} {inner}");
         }
     }
 }

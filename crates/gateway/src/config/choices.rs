@@ -3,33 +3,10 @@
 use std::fmt;
 
 use jsonwebtoken::Algorithm;
-use onlyonce_http::Mode;
+use onlyonce_http::{Compare, Mode, ReplayOlder};
 
-use super::field::{Field, Wrong, named, no_such_choice, quoted, text, wrong};
+use super::field::{Field, Wrong, named, no_such_choice, quoted, text};
 use super::raw::Value;
-
-/// How requests and responses look. Only one exists yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Profile {
-    /// The IETF draft, `Idempotency-Key`.
-    #[default]
-    Ietf,
-}
-
-impl Field for Profile {
-    fn read(value: &Value) -> Result<Self, Wrong> {
-        match text(value, "ietf")? {
-            "ietf" => Ok(Self::Ietf),
-            other => wrong(format!(
-                "there is no profile \"{other}\" in this version: write \"ietf\""
-            )),
-        }
-    }
-
-    fn write(&self) -> Option<String> {
-        Some(quoted("ietf"))
-    }
-}
 
 /// Whether a guarded request must have a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +16,16 @@ pub(crate) enum KeyNeed {
     Required,
     /// Without one it passes, unprotected and counted.
     Optional,
+}
+
+impl KeyNeed {
+    pub(crate) const fn of(required: bool) -> Self {
+        if required {
+            Self::Required
+        } else {
+            Self::Optional
+        }
+    }
 }
 
 /// What a retry gets while the first request is at work.
@@ -102,6 +89,16 @@ named!(
     Mode::Enforce = "enforce",
     Mode::Observe = "observe",
     Mode::Off = "off"
+);
+named!(
+    Compare,
+    Compare::Payload = "payload",
+    Compare::KeyOnly = "key-only"
+);
+named!(
+    ReplayOlder,
+    ReplayOlder::Replay = "replay",
+    ReplayOlder::Refuse = "refuse"
 );
 named!(
     KeyNeed,

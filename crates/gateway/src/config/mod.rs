@@ -8,6 +8,7 @@
 //! | here | what it is |
 //! |---|---|
 //! | `raw` | the file: names, values and lines |
+//! | `profile` | a profile by its name |
 //! | `field`, `values`, `units`, `types`, `choices`, `address`, `statuses`, `questions` | how each type is read and written |
 //! | `sections`, `route`, `probes` | the values with their defaults, and the one list of keys |
 //! | `reader`, `writer` | the two ways through that list |
@@ -20,6 +21,7 @@ mod error;
 mod field;
 mod keys;
 mod probes;
+mod profile;
 mod questions;
 mod raw;
 mod reader;
@@ -36,16 +38,18 @@ mod values;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use onlyonce_core::Keyring;
 use onlyonce_engine::EngineConfig;
-use onlyonce_http::Routes;
+use onlyonce_http::{Profile, Routes};
 use onlyonce_store_embedded::EmbeddedOptions;
 
 pub(crate) use address::Endpoint;
 pub(crate) use error::{ConfigErrors, Finding, Place};
 pub(crate) use field::Visitor;
 pub(crate) use probes::{Probe, Webhook, Webhooks};
+use profile::ProfileChoice;
 pub(crate) use questions::By;
 pub(crate) use route::Route;
 pub(crate) use sections::{
@@ -88,8 +92,13 @@ pub(crate) struct Config {
     pub(crate) probes: Vec<Probe>,
     /// The `[[webhook]]` tables.
     pub(crate) webhooks: Vec<Webhook>,
-    /// The `[[route]]` tables, in order; the default route is not among them.
+    /// The `[[route]]` tables, in order, and the paths of the profile; the default route is not
+    /// among them.
     pub(crate) routes: Vec<Route>,
+    /// The file's own profiles.
+    pub(crate) profiles: Vec<Arc<Profile>>,
+    /// The same, as they were written.
+    profile_tables: raw::Table,
     /// Those, and the default route, as the HTTP layer takes them.
     built: Routes,
     places: Places,
@@ -149,6 +158,8 @@ impl Default for Config {
             probes: Vec::new(),
             webhooks: Vec::new(),
             routes: Vec::new(),
+            profiles: Vec::new(),
+            profile_tables: raw::Table::default(),
             built: Routes::default(),
             places: Places::new(),
         }
@@ -237,15 +248,102 @@ impl Config {
             }
         };
         let mut reader = Reader::new(root, variables, overrides.into_flags());
+        config.read_profiles(text, &mut reader);
+        if let Some(name) = reader.profile_name() {
+            let chosen = ProfileChoice::among(&name, &config.profiles);
+            config.top.adopt(&chosen.profile());
+        }
         config.visit(&mut reader);
-        let blank = Route::new(&config.top, &config.upstream, &config.limits);
-        config.routes = reader.list("route", &blank, Route::visit);
-        config.probes = reader.list("probe", &Probe::default(), Probe::visit);
-        config.webhooks = reader.list("webhook", &Webhook::default(), Webhook::visit);
+        config.read_routes(&mut reader);
+        config.probes = reader.list("probe", &|_| Probe::default(), Probe::visit);
+        config.webhooks = reader.list("webhook", &|_| Webhook::default(), Webhook::visit);
         reader.finish();
         config.settle();
         config.places = reader.places;
         (config, reader.errors)
+    }
+
+    /// The file's own profiles, with the lines of their mistakes.
+    fn read_profiles(&mut self, text: &str, reader: &mut Reader) {
+        self.profile_tables = reader.profiles();
+        match Profile::parse_all(text) {
+            Ok(profiles) => self.profiles = profiles.into_iter().map(Arc::new).collect(),
+            Err(errors) => {
+                for error in errors {
+                    reader.error(Place::Line(error.line), "profiles", &error.reason);
+                }
+            }
+        }
+    }
+
+    /// The routes, and those that the profile itself has for some paths.
+    fn read_routes(&mut self, reader: &mut Reader) {
+        let is_set = |reader: &Reader, key: &str| reader.places.contains_key(key);
+        self.find_profile(reader, None, "profile");
+        let (top, upstream, limits) = (&self.top, &self.upstream, &self.limits);
+        let (shared, profiles) = (Route::new(top, upstream, limits), &self.profiles);
+        // A route with a profile of its own takes nothing over from that of the others.
+        let (mut plain, default) = (top.clone(), Top::default());
+        for (key, revert) in [
+            ("key", (|top, to| top.key = to.key) as fn(&mut Top, &Top)),
+            ("retention", |top, to| top.retention = to.retention),
+            ("in_flight", |top, to| top.in_flight = to.in_flight),
+        ] {
+            if !is_set(reader, key) {
+                revert(&mut plain, &default);
+            }
+        }
+        let blank = |name: Option<&str>| match name {
+            None => shared.clone(),
+            Some(name) => {
+                let profile = ProfileChoice::among(name, profiles);
+                Route::with_profile(&plain, upstream, limits, &profile)
+            }
+        };
+        let mut routes = reader.list("route", &blank, Route::visit);
+        let by_path = !is_set(reader, "retention");
+        for (index, route) in routes.iter_mut().enumerate() {
+            let own = is_set(reader, &format!("route[{index}].profile"));
+            let retention = is_set(reader, &format!("route[{index}].retention"));
+            if let (Some(path), false, true) = (&route.path, retention, own || by_path) {
+                let profile = route.profile.profile();
+                route.retention = profile.retention_of(path).unwrap_or(route.retention);
+            }
+        }
+        if by_path {
+            for (path, retention) in &top.profile.profile().paths {
+                let route = Route {
+                    path: Some(path.clone()),
+                    retention: *retention,
+                    ..shared.clone()
+                };
+                if !routes.iter().any(|other| other.label() == route.label()) {
+                    routes.push(route);
+                }
+            }
+        }
+        self.routes = routes;
+        for index in 0..self.routes.len() {
+            self.find_profile(reader, Some(index), &format!("route[{index}].profile"));
+        }
+    }
+
+    /// A profile that does not exist is an error of the key that names it.
+    fn find_profile(&mut self, reader: &mut Reader, route: Option<usize>, key: &str) {
+        let choice = match route {
+            None => Some(&mut self.top.profile),
+            Some(index) => self.routes.get_mut(index).map(|route| &mut route.profile),
+        };
+        // A profile of the file that cannot be used was reported where it is written.
+        let name = choice.as_ref().map(|choice| choice.name().to_owned());
+        let tables = &self.profile_tables;
+        let written = tables.iter().any(|entry| Some(&entry.key) == name.as_ref());
+        let place = reader.places.get(key).filter(|_| !written).cloned();
+        if let Some(Err(reason)) = choice.map(|choice| choice.find(&self.profiles))
+            && let Some(place) = place
+        {
+            reader.error(place, "profile", &reason);
+        }
     }
 
     /// Every key but those of the routes.
@@ -292,6 +390,7 @@ impl Config {
             writer.list("webhook");
             webhook.visit(&mut writer);
         }
+        writer.profiles(&config.profile_tables);
         writer.finish()
     }
 

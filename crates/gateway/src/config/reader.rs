@@ -80,22 +80,45 @@ impl Reader {
         }
     }
 
-    /// The `[[name]]` tables, each over the choices that hold for all.
-    pub(crate) fn list<T: Clone>(
+    /// The profile that the whole configuration names, before anything is read: the others' own
+    /// defaults depend on it.
+    pub(crate) fn profile_name(&self) -> Option<String> {
+        let mut flags = self.flags.iter();
+        let flag = flags.find(|(section, key, ..)| section.is_empty() && *key == "profile");
+        let flag = flag.map(|(.., text)| text.clone());
+        let variable = || self.variables.get(&format!("{PREFIX}PROFILE")).cloned();
+        flag.or_else(variable).or_else(|| named_profile(&self.root))
+    }
+
+    /// The `[profiles]` of the file, as they are written.
+    pub(crate) fn profiles(&mut self) -> Table {
+        self.known.entry("profiles").or_default();
+        match self.root.take("profiles") {
+            Some(Entry {
+                value: Value::Table(table),
+                ..
+            }) => table,
+            // That it is no table was said when the profiles were read.
+            Some(_) | None => Table::default(),
+        }
+    }
+
+    /// The `[[name]]` tables, each over the choices that hold for all, or for its own profile.
+    pub(crate) fn list<T>(
         &mut self,
         name: &'static str,
-        blank: &T,
+        blank: &dyn Fn(Option<&str>) -> T,
         visit: impl Fn(&mut T, &mut Self),
     ) -> Vec<T> {
         let tables = self.tables(name);
         if tables.is_empty() {
             // Its keys must be known also when there is none, to tell where a stray key belongs.
             self.item(name, 0, Table::default());
-            visit(&mut blank.clone(), self);
+            visit(&mut blank(None), self);
         }
         let mut list = Vec::new();
         for (index, (line, table)) in tables.into_iter().enumerate() {
-            let mut item = blank.clone();
+            let mut item = blank(named_profile(&table).as_deref());
             self.item(name, index, table);
             visit(&mut item, self);
             let place = Place::Line(line);
@@ -246,6 +269,19 @@ impl Reader {
         from_flag
             .or_else(|| from_variable.map(|text| (Place::Variable(variable), T::from_text(&text))))
             .or(from_file)
+    }
+}
+
+fn named_profile(table: &Table) -> Option<String> {
+    let entry = table.iter().find(|entry| entry.key == "profile")?;
+    match &entry.value {
+        Value::Text(name) => Some(name.clone()),
+        Value::Integer(_)
+        | Value::Fraction(_)
+        | Value::Boolean(_)
+        | Value::List(_)
+        | Value::Table(_)
+        | Value::Other(_) => None,
     }
 }
 

@@ -9,12 +9,14 @@ use onlyonce_core::json::Pointer;
 use onlyonce_core::{
     Expiry, FingerprintPolicy, KeyLimits, Policy, Reconcile, Reuse, RouteName, ScopeParts,
 };
-use onlyonce_http::{InFlight, KeyRule, Mode, Pattern, ResponsePolicy};
+use onlyonce_http::{Compare, ForwardKey, KeyPlace, Mode, Pattern, Profile, ReplayOlder};
 
+use super::Config;
 use super::field::Visitor;
+use super::profile::ProfileChoice;
 use super::sections::{Limits, Top, Upstream};
 use super::statuses::StatusRules;
-use super::types::{InFlightKind, KeyNeed, Profile, UpstreamKind};
+use super::types::{InFlightKind, KeyNeed, UpstreamKind};
 
 /// The route that guards whatever no other route names.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -29,8 +31,9 @@ pub(crate) struct Route {
     pub(crate) path: Option<Pattern>,
     pub(crate) mode: Mode,
     pub(crate) key: KeyNeed,
-    pub(crate) key_header: HeaderName,
-    pub(crate) profile: Profile,
+    pub(crate) key_header: Option<HeaderName>,
+    pub(crate) key_from: Vec<KeyPlace>,
+    pub(crate) profile: ProfileChoice,
     pub(crate) retention: Duration,
     pub(crate) lease: Duration,
     pub(crate) in_flight: InFlightKind,
@@ -58,11 +61,20 @@ pub(crate) struct Route {
     pub(crate) single_use: bool,
     pub(crate) keep_expired: Option<Duration>,
     pub(crate) response_schema: u32,
+    pub(crate) replay_older: ReplayOlder,
+    pub(crate) compare: Compare,
+    pub(crate) forward_key: Option<ForwardKey>,
 }
 
 impl Route {
     /// A route that says nothing, under the choices that hold for all.
     pub(crate) fn new(top: &Top, upstream: &Upstream, limits: &Limits) -> Self {
+        let mut route = Self::plain(top, upstream, limits);
+        route.adopt(&top.profile.profile());
+        route
+    }
+
+    fn plain(top: &Top, upstream: &Upstream, limits: &Limits) -> Self {
         let reconcile = Reconcile::default();
         Self {
             name: None,
@@ -71,7 +83,8 @@ impl Route {
             mode: top.mode,
             key: top.key,
             key_header: top.key_header.clone(),
-            profile: top.profile,
+            key_from: top.key_from.clone(),
+            profile: top.profile.clone(),
             retention: top.retention,
             lease: top.lease,
             in_flight: top.in_flight,
@@ -98,6 +111,9 @@ impl Route {
             single_use: false,
             keep_expired: None,
             response_schema: 0,
+            replay_older: ReplayOlder::default(),
+            compare: Compare::default(),
+            forward_key: None,
         }
     }
 
@@ -117,6 +133,7 @@ impl Route {
         visitor.key("mode", &mut self.mode);
         visitor.key("key", &mut self.key);
         visitor.key("key_header", &mut self.key_header);
+        visitor.key("key_from", &mut self.key_from);
         visitor.key("profile", &mut self.profile);
         visitor.key("retention", &mut self.retention);
         visitor.key("lease", &mut self.lease);
@@ -144,6 +161,9 @@ impl Route {
         visitor.key("single_use", &mut self.single_use);
         visitor.key("keep_expired", &mut self.keep_expired);
         visitor.key("response_schema", &mut self.response_schema);
+        visitor.key("replay_older", &mut self.replay_older);
+        visitor.key("compare", &mut self.compare);
+        visitor.key("forward_key", &mut self.forward_key);
     }
 
     /// Its name, or one made of its methods and path. Records carry it, so it should stay.
@@ -169,9 +189,9 @@ impl Route {
     /// Every reason why the choices do not fit together, each with the key to change.
     pub(crate) fn build(
         &self,
-        limits: &Limits,
+        config: &Config,
     ) -> Result<onlyonce_http::Route, Vec<(&'static str, String)>> {
-        let mut wrong = Vec::new();
+        let (mut wrong, profile) = (Vec::new(), self.profile.profile());
         let label = self.label();
         let name = RouteName::new(&label);
         let name = name.filter(|_| !label.is_empty() && !label.contains(char::is_control));
@@ -193,35 +213,33 @@ impl Route {
                 "the path is missing: write one such as \"/payments/{id}\"".to_owned(),
             ));
         }
+        if let Some(first_sent) = &profile.first_sent
+            && self.retention < first_sent.window + first_sent.ahead
+        {
+            wrong.push((
+                "retention",
+                "a request that the profile still accepts as young would find its key forgotten, \
+                 and run again: write a longer one"
+                    .to_owned(),
+            ));
+        }
         let fingerprint = self
-            .fingerprint()
+            .fingerprint(&profile)
             .map_err(|reason| ("exclude", reason.to_string()));
-        let policy = fingerprint.and_then(|fingerprint| self.policy(limits, fingerprint));
+        let policy = fingerprint.and_then(|fingerprint| self.policy(&config.limits, fingerprint));
         let policy = policy.map_err(|reason| wrong.push(reason)).ok();
         match (name, self.path.clone(), policy) {
             (Some(name), Some(path), Some(policy)) if wrong.is_empty() => {
-                Ok(onlyonce_http::Route {
+                let blank = onlyonce_http::Route::new(name, self.methods.clone(), path);
+                let route = onlyonce_http::Route {
                     mode: self.mode,
-                    key: KeyRule {
-                        header: self.key_header.clone(),
-                        required: self.key == KeyNeed::Required,
-                    },
-                    in_flight: match self.in_flight {
-                        InFlightKind::Reject => InFlight::Reject,
-                        InFlightKind::Wait => InFlight::Wait(self.wait),
-                        InFlightKind::Accepted => InFlight::Accepted,
-                    },
-                    statuses: self.statuses.table(),
-                    response: ResponsePolicy {
-                        body_bytes_max: self.stored_response,
-                        allow: self.store_headers.clone(),
-                        deny: self.drop_headers.clone(),
-                        cookies: self.cookies,
-                    },
+                    forward_key: self.forward_key.clone(),
+                    replay_older: self.replay_older,
                     body_bytes_max: self.request_body,
                     policy,
-                    ..onlyonce_http::Route::new(name, self.methods.clone(), path)
-                })
+                    ..blank
+                };
+                Ok(self.speaking(&profile, &config.principal.source, route))
             }
             _ => Err(wrong),
         }
@@ -229,11 +247,13 @@ impl Route {
 
     fn fingerprint(
         &self,
+        profile: &Profile,
     ) -> Result<FingerprintPolicy, onlyonce_core::fingerprint::FingerprintPolicyError> {
         FingerprintPolicy::new(FingerprintRules {
             headers: self
                 .fingerprint_headers
                 .iter()
+                .chain(&profile.fingerprint_headers)
                 .map(ToString::to_string)
                 .collect(),
             include: self.include.clone(),

@@ -300,7 +300,7 @@ impl<'a> Rules<'a> {
 
     fn route(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
         let config = self.config;
-        match route.build(&config.limits) {
+        match route.build(config) {
             Ok(mut built) => {
                 built.notes = self.notes(route, key);
                 self.routes.push(built);

@@ -11,14 +11,15 @@ use http::HeaderName;
 use jsonwebtoken::Algorithm;
 use onlyonce_core::KeyLimits;
 use onlyonce_engine::EngineConfig;
-use onlyonce_http::{KeyRule, Mode};
+use onlyonce_http::{InFlight, KeyPlace, Mode, Profile};
 use onlyonce_store::tiered::TieredOptions;
 use onlyonce_store_embedded::EmbeddedOptions;
 
 use super::field::Visitor;
+use super::profile::ProfileChoice;
 use super::types::{
     CacheUrl, Endpoint, Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, LogLevel, Network,
-    Profile, Source, StoreUrl, UpstreamKind, UpstreamPath,
+    Source, StoreUrl, UpstreamKind, UpstreamPath,
 };
 use super::values::Ratio;
 
@@ -30,11 +31,14 @@ pub(crate) struct Top {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) store: StoreUrl,
-    pub(crate) profile: Profile,
+    pub(crate) profile: ProfileChoice,
     /// The default of every route, as are those that follow.
     pub(crate) mode: Mode,
     pub(crate) key: KeyNeed,
-    pub(crate) key_header: HeaderName,
+    /// Instead of where the profile has it.
+    pub(crate) key_header: Option<HeaderName>,
+    /// The same, for other places than headers.
+    pub(crate) key_from: Vec<KeyPlace>,
     pub(crate) retention: Duration,
     pub(crate) lease: Duration,
     pub(crate) in_flight: InFlightKind,
@@ -50,10 +54,11 @@ impl Default for Top {
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             admin: (Ipv4Addr::LOCALHOST, 8081).into(),
             store: StoreUrl::Embedded("./onlyonce-data".into()),
-            profile: Profile::default(),
+            profile: ProfileChoice::default(),
             mode: Mode::default(),
             key: KeyNeed::default(),
-            key_header: KeyRule::default().header,
+            key_header: None,
+            key_from: Vec::new(),
             retention: policy.retention(),
             lease: policy.lease(),
             in_flight: InFlightKind::default(),
@@ -73,12 +78,32 @@ impl Top {
         visitor.key("mode", &mut self.mode);
         visitor.key("key", &mut self.key);
         visitor.key("key_header", &mut self.key_header);
+        visitor.key("key_from", &mut self.key_from);
         visitor.key("retention", &mut self.retention);
         visitor.key("lease", &mut self.lease);
         visitor.key("in_flight", &mut self.in_flight);
         visitor.key("wait", &mut self.wait);
         visitor.key("forwarded", &mut self.forwarded);
         visitor.key("trusted_proxies", &mut self.trusted_proxies);
+    }
+}
+
+impl Top {
+    /// Takes over what a profile says about the keys here, before any of them is read.
+    pub(crate) fn adopt(&mut self, profile: &Profile) {
+        if let Some(required) = profile.required {
+            self.key = KeyNeed::of(required);
+        }
+        self.retention = profile.retention.unwrap_or(self.retention);
+        match profile.in_flight {
+            None => {}
+            Some(InFlight::Reject) => self.in_flight = InFlightKind::Reject,
+            Some(InFlight::Accepted) => self.in_flight = InFlightKind::Accepted,
+            Some(InFlight::Wait(wait)) => {
+                self.in_flight = InFlightKind::Wait;
+                self.wait = wait;
+            }
+        }
     }
 }
 

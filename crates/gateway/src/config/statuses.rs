@@ -15,12 +15,10 @@ use super::raw::Value;
 pub(crate) struct StatusRules(Vec<(RangeInclusive<u16>, Settle)>);
 
 impl StatusRules {
-    /// The whole table.
-    pub(crate) fn table(&self) -> Statuses {
+    /// The whole table, over that of the profile.
+    pub(crate) fn table(&self, profile: Statuses) -> Statuses {
         let rules = self.0.iter().cloned();
-        rules.fold(Statuses::default(), |table, (range, settle)| {
-            table.set(range, settle)
-        })
+        rules.fold(profile, |table, (range, settle)| table.set(range, settle))
     }
 
     /// The entries, widest first.
@@ -141,7 +139,7 @@ mod tests {
     fn the_narrower_entry_wins() {
         let text = "{ \"404\" = \"completed\", \"4xx\" = \"released\", \"400-409\" = \"unknown\" }";
         let rules = read(text).unwrap();
-        let table = rules.table();
+        let table = rules.table(Statuses::default());
         assert_eq!(table.of(404), Settle::Completed);
         assert_eq!(table.of(405), Settle::Unknown);
         assert_eq!(table.of(450), Settle::Released);

@@ -86,7 +86,8 @@ fn the_default_file_has_every_key_and_no_other() {
 fn every_example_of_the_default_file_can_be_read() {
     for (section, line, commented) in settings() {
         if commented && !["route", "probe", "webhook"].contains(&section) {
-            let text = format!("[{section}]\n{line}\n");
+            let head = Some(format!("[{section}]\n")).filter(|_| !section.is_empty());
+            let text = format!("{}{line}\n", head.unwrap_or_default());
             let (_, errors) = Config::read(&text, std::iter::empty(), Overrides::default());
             assert_eq!(errors, [], "{text}");
         }
@@ -234,6 +235,65 @@ fn a_file_that_is_not_there_is_said_so() {
             .starts_with("no-such-file.toml cannot be used:\n"),
         "{refused}"
     );
+}
+
+/// A profile is a beginning: what is written wins over it, and the nearer over the farther.
+#[test]
+fn keys_win_over_profiles_and_routes_over_the_rest() {
+    let text = "profile = \"stripe\"\nretention = \"2d\"\n\
+                [[route]]\npath = \"/a\"\n\
+                [[route]]\npath = \"/b\"\nprofile = \"square\"\n\
+                [[route]]\npath = \"/c\"\nprofile = \"stripe-v2\"\nkey_header = \"X-Key\"\n";
+    let routes = load(text).unwrap().routes();
+    let find = |path| routes.find(&http::Method::POST, path).unwrap();
+    let days = |path| find(path).policy.retention().as_secs() / 86_400;
+    assert_eq!(
+        [days("/a"), days("/b"), days("/c"), days("/d")],
+        [2, 2, 30, 2]
+    );
+    let places = |path| {
+        find(path)
+            .key
+            .sources
+            .iter()
+            .map(|source| source.place.written())
+    };
+    assert!(places("/a").eq(["header:idempotency-key"]));
+    assert!(places("/b").eq(["json:/idempotency_key"]));
+    assert!(places("/c").eq(["header:x-key"]));
+    assert!(!find("/a").policy.scope().path, "stripe's");
+    assert!(
+        find("/b").policy.scope().path,
+        "nothing of stripe's is left"
+    );
+    let waits = |path| matches!(find(path).in_flight, onlyonce_http::InFlight::Wait(_));
+    assert_eq!([waits("/a"), waits("/b"), waits("/d")], [true, false, true]);
+    let keys = with(
+        "profile = \"aws-ec2\"\nkey = \"required\"\n",
+        &[],
+        Overrides::default(),
+    );
+    assert_eq!(keys.unwrap().top.key, KeyNeed::Required);
+}
+
+/// What is printed says the same without the profile's own defaults.
+#[test]
+fn every_profile_is_printed_so_that_it_loads_back() {
+    for name in Profile::presets() {
+        let overrides = Overrides {
+            profile: Some(name.to_owned()),
+            ..Overrides::default()
+        };
+        let config = with("", &[], overrides).unwrap();
+        let printed = config.to_toml();
+        let again = load(&printed).unwrap();
+        assert_eq!(again.to_toml(), printed, "{name}");
+        let (again, routes) = (again.routes(), config.routes());
+        assert_eq!(format!("{again:?}"), format!("{routes:?}"), "{name}");
+    }
+    let paypal = load("profile = \"paypal\"\n").unwrap().routes();
+    let order = paypal.find(&http::Method::POST, "/v2/checkout/orders/1/capture");
+    assert_eq!(order.unwrap().policy.retention().as_secs(), 6 * 3_600);
 }
 
 /// Every file of `tests/fixtures/config` with what `check` says about it.

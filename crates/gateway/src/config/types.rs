@@ -8,14 +8,14 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
 use onlyonce_core::ScopeParts;
 use onlyonce_core::json::Pointer;
-use onlyonce_http::Pattern;
+use onlyonce_http::{ForwardKey, KeyPlace, Pattern};
 use onlyonce_store_dynamodb::DynamoOptions;
 use onlyonce_store_postgres::PostgresOptions;
 use onlyonce_store_redis::{Layout, RedisOptions};
 
 pub(crate) use super::address::{Endpoint, Network};
 pub(crate) use super::choices::{
-    Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, LogLevel, Profile, UpstreamKind,
+    Forwarded, HostRule, InFlightKind, KeyNeed, LogFormat, LogLevel, UpstreamKind,
 };
 use super::field::{Field, Wrong, no_such_choice, quoted, text, wrong};
 use super::raw::Value;
@@ -271,6 +271,46 @@ impl Field for Pointer {
 
     fn write(&self) -> Option<String> {
         Some(quoted(self.as_str()))
+    }
+}
+
+/// `"json:/idempotency_key"`
+impl Field for KeyPlace {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let written = text(value, "header:idempotency-key")?;
+        written.parse().map_err(|reason: String| vec![reason])
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(&self.written()))
+    }
+}
+
+/// `{ header = "Stripe-Idempotency", value = "{key}" }`
+impl Field for ForwardKey {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        let example = "write { header = \"idempotency-key\", value = \"{child:payment}\" }";
+        let Value::Table(table) = value else {
+            return wrong(format!("this is {}: {example}", value.kind()));
+        };
+        let (mut header, mut form) = (None, None);
+        for entry in table.iter() {
+            match entry.key.as_str() {
+                "header" => header = Some(HeaderName::read(&entry.value)?),
+                "value" => form = Some(text(&entry.value, "{key}")?),
+                other => return wrong(format!("unknown key \"{other}\": {example}")),
+            }
+        }
+        match header {
+            Some(header) => Self::new(header, form.unwrap_or("{key}"))
+                .map_err(|reason| vec![reason.to_string()]),
+            None => wrong(format!("in which header? {example}")),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        let (header, value) = (quoted(self.header().as_str()), quoted(&self.value()));
+        Some(format!("{{ header = {header}, value = {value} }}"))
     }
 }
 

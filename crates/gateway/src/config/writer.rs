@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::field::{Field, Visitor};
+use super::field::{Field, Visitor, quoted};
+use super::raw::{Table, Value};
 
 /// Writes every key that it is shown.
 #[derive(Default)]
@@ -15,6 +16,18 @@ impl Writer {
     pub(crate) fn list(&mut self, name: &str) {
         // Writing to a `String` cannot fail, here and below.
         let _ = writeln!(self.text, "\n[[{name}]]");
+    }
+
+    /// The file's own profiles, as they were written but for their layout.
+    pub(crate) fn profiles(&mut self, profiles: &Table) {
+        for entry in profiles.iter() {
+            let _ = writeln!(self.text, "\n[profiles.{}]", quoted(&entry.key));
+            if let Value::Table(table) = &entry.value {
+                for line in lines(table) {
+                    let _ = writeln!(self.text, "{line}");
+                }
+            }
+        }
     }
 
     pub(crate) fn finish(self) -> String {
@@ -31,5 +44,32 @@ impl Visitor for Writer {
         if let Some(value) = value.write() {
             let _ = writeln!(self.text, "{name} = {value}");
         }
+    }
+}
+
+/// By name: two keys of one line have no order.
+fn lines(table: &Table) -> Vec<String> {
+    let entries = table.iter();
+    let lines = entries.map(|entry| format!("{} = {}", quoted(&entry.key), inline(&entry.value)));
+    let mut lines: Vec<_> = lines.collect();
+    lines.sort();
+    lines
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Text(text) => quoted(text),
+        Value::Integer(number) => number.to_string(),
+        Value::Boolean(boolean) => boolean.to_string(),
+        Value::Fraction(number) => number.clone(),
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Table(table) => {
+            format!("{{ {} }}", lines(table).join(", "))
+        }
+        // No profile takes one, so none is ever loaded.
+        Value::Other(_) => "false".to_owned(),
     }
 }

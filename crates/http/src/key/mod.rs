@@ -1,0 +1,165 @@
+//! Where a request's key is, and what it may look like.
+//!
+//! A rule has one source or several. All of them are looked at: two that name different keys are
+//! a contradiction, and guessing which one counts could run a write twice. What cannot be read is
+//! refused, never ignored.
+
+mod pattern;
+mod source;
+
+use http::HeaderName;
+use http::request::Parts;
+use onlyonce_core::json::Pointer;
+use onlyonce_core::{Key, KeyLimits};
+
+pub use pattern::{KeyPattern, KeyPatternError};
+
+use crate::first_sent::FirstSent;
+use source::Seen;
+
+/// The request header that carries the key, unless configured otherwise.
+const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Where the key is, and whether it must be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRule {
+    /// The places, in order. Default: the header `Idempotency-Key`, bare or quoted.
+    pub sources: Vec<KeySource>,
+    /// Whether a request without one is refused. Default: yes.
+    pub required: bool,
+    /// The header that says when a request was first sent, where one is required.
+    pub first_sent: Option<FirstSent>,
+}
+
+/// One place where a key may be, and what it may look like there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySource {
+    /// The place.
+    pub place: KeyPlace,
+    /// The most characters; the route's own limit holds too. Default: 255.
+    pub chars_max: usize,
+    /// What else it must look like. Default: nothing.
+    pub pattern: KeyPattern,
+}
+
+/// A place where a key may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// A header.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// How the key is written in it.
+        syntax: KeySyntax,
+    },
+    /// A string in a JSON body.
+    Json {
+        /// Where in the body.
+        pointer: Pointer,
+    },
+    /// A field of a form (`application/x-www-form-urlencoded`).
+    Form {
+        /// Its name.
+        field: String,
+    },
+    /// A parameter of the query.
+    Query {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// How a key is written in a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeySyntax {
+    /// Bare or quoted; both spell the same key.
+    #[default]
+    Either,
+    /// As it is: quotes are part of the key.
+    Bare,
+    /// As a Structured Fields string (RFC 9651).
+    Structured,
+}
+
+/// Why a request has no key that can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyFault(pub(crate) String);
+
+impl Default for KeyRule {
+    fn default() -> Self {
+        Self::header(KEY_HEADER)
+    }
+}
+
+impl KeyRule {
+    /// A required key in a header, bare or quoted.
+    #[must_use]
+    pub fn header(name: HeaderName) -> Self {
+        let syntax = KeySyntax::Either;
+        Self {
+            sources: vec![KeySource::at(KeyPlace::Header { name, syntax })],
+            required: true,
+            first_sent: None,
+        }
+    }
+
+    /// Whether the key is known only once the body was read.
+    #[must_use]
+    pub fn reads_body(&self) -> bool {
+        self.sources.iter().any(|source| source.place.is_in_body())
+    }
+
+    /// The request's key, as far as head and body say. Without a body the head alone is asked.
+    pub(crate) fn find(
+        &self,
+        limits: &KeyLimits,
+        parts: &Parts,
+        body: Option<&[u8]>,
+    ) -> Result<Option<Key>, KeyFault> {
+        let (mut found, mut unreadable): (Option<(Key, &KeyPlace)>, _) = (None, None);
+        for source in &self.sources {
+            match source.look(limits, parts, body)? {
+                Seen::Nothing => {}
+                Seen::Unreadable(why) => unreadable = unreadable.or(Some(why)),
+                Seen::Key(key) => match &found {
+                    Some((first, place)) if *first != key => {
+                        let other = &source.place;
+                        return Err(KeyFault(format!(
+                            "{place} and {other} name different keys: send one, or the same twice"
+                        )));
+                    }
+                    Some(_) => {}
+                    None => found = Some((key, &source.place)),
+                },
+            }
+        }
+        match (found, unreadable) {
+            (Some((key, _)), _) => Ok(Some(key)),
+            (None, Some(why)) => Err(why),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// What to send, for a caller who sent nothing.
+    pub(crate) fn advice(&self) -> String {
+        let places = self.sources.iter().map(|source| source.place.to_string());
+        let places: Vec<_> = places.collect();
+        format!(
+            "Send {} with a new random value, such as a UUID, and the same value on every retry of \
+             this request.",
+            places.join(" or ")
+        )
+    }
+}
+
+impl KeySource {
+    /// A place, without further limits.
+    #[must_use]
+    pub fn at(place: KeyPlace) -> Self {
+        Self {
+            place,
+            chars_max: KeyLimits::default().chars_max,
+            pattern: KeyPattern::Any,
+        }
+    }
+}
