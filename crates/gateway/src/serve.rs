@@ -60,7 +60,7 @@ impl Gateway {
     pub(crate) async fn start(config: Config) -> Result<Self, String> {
         let counts = Arc::new(Counts::default());
         let operators = admin::operators(&config.operators)?;
-        let (engine, watching, telemetry) = engine(&config, &counts).await?;
+        let (engine, watching, telemetry) = Box::pin(engine(&config, &counts)).await?;
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
         let callers = Callers::new(&config.principal).map_err(|error| error.to_string())?;

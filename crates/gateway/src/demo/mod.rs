@@ -90,7 +90,9 @@ pub(crate) async fn run(args: DemoArgs) -> ExitCode {
         None => Folder::temporary().map_err(|error| (1, format!("a temporary folder: {error}"))),
     };
     let outcome = match folder {
-        Ok(folder) => show(&args, &folder).await.map_err(|error| (1, error)),
+        Ok(folder) => Box::pin(show(&args, &folder))
+            .await
+            .map_err(|error| (1, error)),
         Err(refusal) => Err(refusal),
     };
     match outcome {
