@@ -52,7 +52,7 @@ const DEFAULT: Fact = Fact {
 
 const SUCCESS_ONLY: Fact = Fact {
     saved: &[200, 201],
-    again: &[400, 402, 404, 422, 500],
+    again: &[400, 402, 404, 422, 503],
     ..DEFAULT
 };
 
@@ -223,6 +223,7 @@ pub const FACTS: [Fact; 16] = [
         mismatch: (422, ""),
         in_flight: (409, ""),
         replay: &[("idempotency-replayed", "true")],
+        again: &[400, 402, 404, 422, 500, 503],
         ..SUCCESS_ONLY
     },
 ];
