@@ -86,9 +86,7 @@ impl Schedule {
 
     /// A person decides about a key, truthfully.
     pub(crate) fn operate(&mut self, id: RecordId, record: &Record) {
-        let Some(resolution) = self.sim.world().resolution(&id, record) else {
-            return;
-        };
+        let resolution = self.sim.world().resolution(&id, record);
         let first = self.sim.world().rng.index(self.nodes.count());
         let Some((node, engine)) = self.nodes.open(first) else {
             return;
@@ -128,15 +126,15 @@ impl World {
     }
 
     /// What a person who can see the upstream decides. While it could still happen: to ask again.
-    fn resolution(&self, id: &RecordId, record: &Record) -> Option<Resolution> {
+    fn resolution(&self, id: &RecordId, record: &Record) -> Resolution {
         let found = self.witness.find(id, record);
         if self.bug == Some(Bug::LyingOperator) && self.quiet {
-            return Some(Resolution::Released);
+            return Resolution::Released;
         }
         match found {
-            Some(response) => Some(Resolution::Completed(Response::Plain(response.clone()))),
-            None if self.quiet || record.state.kind().is_settled() => Some(Resolution::Released),
-            None => Some(Resolution::AskAgain),
+            Some(response) => Resolution::Completed(Response::Plain(response.clone())),
+            None if self.quiet || record.state.kind().is_settled() => Resolution::Released,
+            None => Resolution::AskAgain,
         }
     }
 }

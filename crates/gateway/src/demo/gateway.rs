@@ -1,4 +1,5 @@
-//! The gateway of the demonstration: the real one, with its defaults, on free ports.
+//! The gateway of the demonstration: the real one, on free ports, with its defaults and one probe:
+//! what became of an order whose answer was lost is asked of the API's own book.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,9 +24,12 @@ impl RunningGateway {
     }
 }
 
-/// Starts a gateway in front of `upstream`, with its store under `folder`. No file and no
-/// environment: everybody sees the same demonstration.
+/// Starts a gateway in front of `upstream`, with its store and its configuration under `folder`.
+/// No environment: everybody sees the same demonstration.
 pub(crate) async fn start(upstream: SocketAddr, folder: &Path) -> Result<RunningGateway, String> {
+    let file = folder.join("onlyonce.toml");
+    std::fs::write(&file, configuration(upstream))
+        .map_err(|error| format!("{}: {error}", file.display()))?;
     let overrides = Overrides {
         upstream: vec![format!("http://{upstream}")],
         listen: Some(FREE_PORT.into()),
@@ -33,11 +37,35 @@ pub(crate) async fn start(upstream: SocketAddr, folder: &Path) -> Result<Running
         store: Some(format!("embedded:{}", folder.join("store").display())),
         ..Overrides::default()
     };
-    let config = Config::load(None, std::iter::empty(), overrides);
+    let config = Config::load(Some(&file), std::iter::empty(), overrides);
     let gateway = Gateway::start(config.map_err(|errors| errors.to_string())?).await?;
     Ok(RunningGateway {
         address: gateway.address,
         admin: gateway.admin,
         gateway,
     })
+}
+
+/// The first question comes late enough to see an unknown outcome on the dashboard, and soon enough
+/// for a client that waits.
+fn configuration(upstream: SocketAddr) -> String {
+    format!(
+        r#"# The configuration of `onlyonce demo`.
+[[route]]
+name = "payments"
+path = "/payments"
+probe = "payments"
+reconcile_delay = "2s"
+
+# The order is in the request; the API tells whether it was charged. It must be the same order, or
+# the answer is about somebody else's.
+[[probe]]
+name = "payments"
+url = "http://{upstream}/payments/{{body:/order}}"
+completed = [{{ status = "200", pointer = "/id" }}]
+not_found = [{{ status = "404" }}]
+about = {{ pointer = "/order", value = "{{body:/order}}" }}
+response = {{ status = 201 }}
+"#
+    )
 }
