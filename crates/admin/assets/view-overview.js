@@ -134,7 +134,7 @@ function tiles({ totals, routes }, { points, step_ms }) {
       ],
       picture("refused"),
     ),
-    tile("unknown", "Unknown", of("unknown"), shown, "Outcomes not known at first.", picture("unknown")),
+    tile("unknown", "Unknown", of("reconcile_scheduled"), shown, "Outcomes not known at first.", picture("unknown")),
   ];
 }
 

@@ -346,6 +346,7 @@ fn layer(
         replay_check: check.map(|check| Box::new(check) as Box<dyn ReplayCheck>),
         observations: Box::new(CountedObservations(Arc::clone(stats))),
         body_total_timeout: config.limits.body_total_timeout,
+        bodies_bytes_max: config.limits.request_bodies,
         ..onlyonce_http::Config::default()
     };
     IdempotencyLayer::new(engine, settings)

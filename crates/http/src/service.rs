@@ -24,11 +24,13 @@ use onlyonce_core::fingerprint::Payload;
 use onlyonce_core::{Key, Scope};
 use onlyonce_engine::{Engine, Runtime};
 use onlyonce_store::Store;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 use uuid::Uuid;
 
 use crate::body::{BodyTimeout, Collected};
 use crate::reconcile::Subject;
+use crate::reply::RETRY_SECONDS_MIN;
 use crate::{
     Authorization, Body, BoxError, Code, Compare, Execution, InFlight, Mode, Observation,
     Observations, Principal, PrincipalError, Principals, Problem, Route, Routes, Settle,
@@ -48,6 +50,9 @@ pub struct Config {
     pub replay_check: Option<Box<dyn ReplayCheck>>,
     /// How long the body of a guarded request may take in all. Default: 2 minutes.
     pub body_total_timeout: Duration,
+    /// How many bytes the bodies of all guarded requests may take at once; one more is refused
+    /// with 503. Default: 512 MiB.
+    pub bodies_bytes_max: usize,
     /// Where the pages about problem codes are.
     pub problem_base: String,
     /// Where clients find the status of an operation; `None` for nowhere.
@@ -65,6 +70,7 @@ impl Default for Config {
             principals: Box::new(Authorization),
             replay_check: None,
             body_total_timeout: Duration::from_secs(120),
+            bodies_bytes_max: 512 * 1024 * 1024,
             problem_base: PROBLEM_BASE.into(),
             operations_path: Some("/.onlyonce/operations".into()),
             trust_outcome_header: true,
@@ -94,11 +100,21 @@ pub trait ReplayCheck: Send + Sync + 'static {
 pub(crate) struct Guard<S, R> {
     pub(crate) engine: Engine<S, R>,
     pub(crate) config: Config,
+    /// For the bodies of guarded requests, in pieces of [`ROOM_BYTES`].
+    room: Arc<Semaphore>,
 }
+
+/// Room for bodies is given out in pieces of this size.
+const ROOM_BYTES: usize = 1024;
 
 impl<S: Store, R: Runtime> Guard<S, R> {
     pub(crate) fn new(engine: Engine<S, R>, config: Config) -> Self {
-        Self { engine, config }
+        let room = (config.bodies_bytes_max / ROOM_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            engine,
+            config,
+            room: Arc::new(Semaphore::new(room)),
+        }
     }
 
     /// Whether a request is none of the layer's business.
@@ -221,8 +237,16 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         let principal = self.principal(route, parts);
         let principal =
             principal.map_err(|error| self.problem(Code::PrincipalRequired, error.to_string()))?;
+        let room = self.room_for(&body, route.body_bytes_max)?;
         match self.read(body, route.body_bytes_max).await {
-            Ok(Collected::Whole(data, trailers)) => Ok((principal, Content { data, trailers })),
+            Ok(Collected::Whole(data, trailers)) => Ok((
+                principal,
+                Content {
+                    data,
+                    trailers,
+                    room,
+                },
+            )),
             Ok(Collected::TooLarge(..)) => {
                 let max = route.body_bytes_max;
                 let detail = format!("Guarded requests may have at most {max} bytes here.");
@@ -230,6 +254,22 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             }
             Err(error) => Err(self.incomplete(&error)),
         }
+    }
+
+    /// Room for a body, before any of it is read: as much as it says, or as it may be.
+    fn room_for<B: HttpBody>(&self, body: &B, max: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let said = body
+            .size_hint()
+            .upper()
+            .and_then(|bytes| usize::try_from(bytes).ok());
+        let pieces = said.unwrap_or(max).min(max) / ROOM_BYTES + 1;
+        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(pieces);
+        room.map_err(|_| {
+            let detail = "Nothing was executed: too many requests are being read. Try again.";
+            self.problem(Code::Overloaded, detail)
+                .retry_after(self.spread(RETRY_SECONDS_MIN))
+        })
     }
 
     /// Who asks, in the way of the route, or else of the layer.
@@ -362,6 +402,8 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 pub(crate) struct Content {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
+    /// Given back when the request is done with.
+    pub(crate) room: OwnedSemaphorePermit,
 }
 
 /// What counts of a payload; of one that is not compared, its method and path.

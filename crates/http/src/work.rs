@@ -49,7 +49,12 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             forward.put(&execution, &mut parts.headers);
         }
         parts.extensions.insert(execution);
-        let body = Body::whole(content.data, content.trailers);
+        let Content {
+            data,
+            trailers,
+            room: _room,
+        } = content;
+        let body = Body::whole(data, trailers);
         let (Ok(response), Some(route)) =
             (inner.call(Request::from_parts(parts, body)).await, route)
         else {
@@ -116,11 +121,11 @@ fn by_status(route: &Route, attempt: u16, status: StatusCode) -> Settle {
         Upstream::Dedupes { .. } => attempt > 1,
         Upstream::Opaque { .. } | Upstream::Transactional => false,
     };
-    if repeats && status == StatusCode::CONFLICT {
+    match route.statuses.of(status.as_u16()) {
         // A service that recognises the key says so while the first attempt is still at work.
-        return Settle::Unknown;
+        Settle::Completed if repeats && status == StatusCode::CONFLICT => Settle::Unknown,
+        settle => settle,
     }
-    route.statuses.of(status.as_u16())
 }
 
 /// Reads the response to its end, so that it can be stored before anybody sees it.

@@ -171,6 +171,27 @@ async fn at_the_limit_of_executions_new_keys_are_refused_and_replays_are_not() {
     assert_eq!(held.runs.count(), 2);
 }
 
+/// Slow uploads of many clients must not take all memory. What does not fit is refused before any
+/// of it is read, and the room is there again when a request is done.
+#[tokio::test]
+async fn bodies_that_do_not_fit_together_are_refused() {
+    let mut config = config(|_| {});
+    config.bodies_bytes_max = 2 * 1024;
+    let held = Held::new(config, EngineConfig::default()).await;
+    let one = held.start("one").await;
+    let two = held.start("two").await;
+    let refused = ask(&held.router, post("three")).await;
+    refused.assert_problem(503, "idempotency_overloaded");
+    assert_ne!(refused.header("retry-after"), "");
+    assert_eq!(held.runs.count(), 2, "the third was executed");
+    held.let_go();
+    held.let_go();
+    one.await.unwrap();
+    two.await.unwrap();
+    held.let_go();
+    assert_eq!(ask(&held.router, post("three")).await.status, 201);
+}
+
 /// Routes for all methods must not swallow the status of operations, nor may a route that is off
 /// be enforced because its path looks like one.
 #[tokio::test]

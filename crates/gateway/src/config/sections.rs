@@ -180,6 +180,7 @@ pub(crate) struct Limits {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) body_total_timeout: Duration,
+    pub(crate) request_bodies: usize,
     pub(crate) idle_timeout: Duration,
     pub(crate) request_body: usize,
     pub(crate) stored_response: usize,
@@ -199,6 +200,7 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             body_total_timeout: Duration::from_secs(120),
+            request_bodies: 512 * 1024 * 1024,
             idle_timeout: Duration::from_secs(60),
             request_body: MIB,
             stored_response: MIB,
@@ -221,6 +223,7 @@ impl Limits {
         visitor.key("body_total_timeout", &mut self.body_total_timeout);
         visitor.key("idle_timeout", &mut self.idle_timeout);
         visitor.size("request_body", &mut self.request_body);
+        visitor.size("request_bodies", &mut self.request_bodies);
         visitor.size("stored_response", &mut self.stored_response);
         visitor.key("key_chars_max", &mut self.key_chars_max);
         visitor.key("key_hygiene", &mut self.key_hygiene);

@@ -194,6 +194,7 @@ pub const FACTS: [Fact; 16] = [
         chars_max: Some(64),
         mismatch: (400, "<Code>IdempotentParameterMismatch</Code>"),
         missing: (201, "run"),
+        waits: true,
         ..SUCCESS_ONLY
     },
     Fact {

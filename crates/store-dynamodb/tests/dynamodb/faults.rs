@@ -276,7 +276,8 @@ async fn rows_of_earlier_versions_are_read_and_of_later_ones_refused() {
 
     let table = Table::new().await;
     let store = table.open().await;
-    let id = RecordId::from_bytes([5; 32]);
+    // The id that the fixtures were written under.
+    let id = RecordId::from_bytes([1; 32]);
     let claim = executing(1, at(5_000));
     let _ = won(store.swap(&id, None, Some(&claim)).await.unwrap());
     let item = table.items("r#").await.remove(0);
