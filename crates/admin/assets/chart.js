@@ -171,8 +171,9 @@ export function stackedBars({ label, height = 240 }) {
     const all = grouped(given.points, given.step_ms, size);
     const { from_ms, to_ms } = range(given, all, span);
     const groups = all.filter((group) => group.at_ms >= from_ms);
-    // Half a group at the left would look like a rise; half a one at the right is drawn paler.
-    if (groups.length > 1 && groups[0].points < size) groups.shift();
+    // Half a group at the left edge would look like a rise; half a one at the right is drawn paler. What came
+    // before the first point is nothing, so a first group inside the range is whole.
+    if (groups.length > 1 && groups[0].points < size && groups[0].at_ms <= from_ms) groups.shift();
     const names = SERIES.filter(([name]) => !off.has(name));
     const sum = (group) => names.reduce((all, [name]) => all + group[name], 0);
     const values = ticks(Math.max(1, ...groups.map(sum)), 4, true);
