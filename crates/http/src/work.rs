@@ -124,7 +124,9 @@ fn by_status(route: &Route, attempt: u16, status: StatusCode) -> Settle {
     match route.statuses.of(status.as_u16()) {
         // A service that recognises the key says so while the first attempt is still at work.
         Settle::Completed if repeats && status == StatusCode::CONFLICT => Settle::Unknown,
-        settle => settle,
+        settle @ (Settle::Completed | Settle::NotStored | Settle::Released | Settle::Unknown) => {
+            settle
+        }
     }
 }
 
