@@ -184,8 +184,14 @@ fn note<'a>(event: &Event<'a>) -> Option<(&'a RecordId, Note)> {
                 Source::Asked => "reconciler",
                 Source::Told => "webhook",
             };
-            let dead = *decision == Decision::DeadLettered;
-            let what = if dead { "dead_lettered" } else { "reconciled" };
+            // Named as in the journal, which tells of the same moment.
+            let what = if *decision == Decision::DeadLettered {
+                "dead_lettered"
+            } else if *decision == Decision::Settled {
+                "reconciled"
+            } else {
+                "probed"
+            };
             (*id, note(what, by, *verdict))
         }
         Event::Resolved { id, resolution, .. } => {
