@@ -6,8 +6,9 @@
 //! the state `released`, which no cache keeps, because a name that turns out to be shared must be
 //! seen to be so at once.
 //!
-//! A name that two operations have had leads to neither. One tenant's answer must never reach
-//! another, so whoever asks for such a name is told that it is ambiguous.
+//! A name that two operations have had leads to neither, also when both were one caller's: a late
+//! word about the first must not settle the second. One tenant's answer must never reach another,
+//! so whoever asks for such a name is told that it is ambiguous, for as long as the name is used.
 
 use std::time::Duration;
 
@@ -55,9 +56,18 @@ impl<S: Store, R: Runtime> Engine<S, R> {
         created_at: Timestamp,
         keep: Duration,
     ) -> Result<Referred, EngineError> {
-        let id = reference_id(&self.inner.secret, kind, name);
         let keep = keep.max(REFERENCE_KEEP_MIN);
-        self.inner.refer(&id, to, created_at, keep).await
+        let mut wanted = Referred::To(*to, created_at);
+        // A name that led elsewhere under the previous secret is no less shared.
+        if let Some(secret) = &self.inner.previous_secret {
+            let row = self.inner.load(&reference_id(secret, kind, name)).await?;
+            let before = row.and_then(|row| read(&row.record));
+            if before.is_some_and(|before| before != wanted) {
+                wanted = Referred::Ambiguous;
+            }
+        }
+        let id = reference_id(&self.inner.secret, kind, name);
+        self.inner.refer(&id, wanted, keep).await
     }
 
     /// What a name leads to.
@@ -69,13 +79,16 @@ impl<S: Store, R: Runtime> Engine<S, R> {
             Some(&self.inner.secret),
             self.inner.previous_secret.as_ref(),
         ];
+        let mut found = None;
         for secret in secrets.into_iter().flatten() {
             let row = self.inner.load(&reference_id(secret, kind, name)).await?;
-            if let Some(referred) = row.and_then(|row| read(&row.record)) {
-                return Ok(Some(referred));
-            }
+            let here = row.and_then(|row| read(&row.record));
+            found = match (found, here) {
+                (Some(before), Some(here)) if before != here => Some(Referred::Ambiguous),
+                (before, here) => before.or(here),
+            };
         }
-        Ok(None)
+        Ok(found)
     }
 }
 
@@ -83,24 +96,25 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     async fn refer(
         &self,
         id: &RecordId,
-        to: &RecordId,
-        created_at: Timestamp,
+        wanted: Referred,
         keep: Duration,
     ) -> Result<Referred, EngineError> {
-        let wanted = Referred::To(*to, created_at);
         let mut seen: Option<Row> = None;
         for _ in 0..self.config.rounds_max {
             let now = self.now();
             // Also a row that should have been purged counts: nobody knows who still says its name.
             let before = seen.as_ref().and_then(|row| read(&row.record));
             let next = match before {
-                Some(before) if before == wanted => return Ok(before),
-                Some(Referred::Ambiguous) => return Ok(Referred::Ambiguous),
-                // A key that was given up and used anew: the same caller's, and the name follows.
-                Some(Referred::To(before, _)) if before == *to => wanted,
-                Some(Referred::To(..)) => Referred::Ambiguous,
                 None => wanted,
+                Some(before) if before == wanted => before,
+                Some(_) => Referred::Ambiguous,
             };
+            // A name that is still used must not be forgotten, but need not be written every time.
+            let left = seen.as_ref().and_then(|row| row.record.state.deadline());
+            let is_fresh = left.is_some_and(|left| left.since(now) >= keep / 2);
+            if before == Some(next) && is_fresh {
+                return Ok(next);
+            }
             let record = reference(next, now, now.after(keep));
             let expected = seen.as_ref().map(|row| row.version);
             seen = match self.swap(id, expected, Some(&record)).await {

@@ -320,15 +320,41 @@ async fn a_name_leads_to_one_operation_or_to_none() {
     let to_mallory = Referred::To(mallory, now);
     assert_eq!(refer("other", "k", mallory, now).await, to_mallory);
     assert_eq!(refer("hoo", "kk", mallory, now).await, to_mallory);
-    // A key that was given up and used anew is the same caller's.
-    let anew = Referred::To(alice, later);
-    assert_eq!(refer("hook", "k", alice, later).await, anew);
-    assert_eq!(refer("hook", "k", mallory, now).await, Referred::Ambiguous);
+    // A key that was given up and used anew: a late word about the first use must not settle the
+    // second, though both are one caller's.
+    assert_eq!(refer("hook", "k", alice, later).await, Referred::Ambiguous);
+    assert_eq!(refer("hook", "k2", alice, now).await, to_alice);
+    assert_eq!(refer("hook", "k2", mallory, now).await, Referred::Ambiguous);
     for (to, at) in [(alice, later), (mallory, now), (alice, now)] {
         assert_eq!(refer("hook", "k", to, at).await, Referred::Ambiguous);
         let found = engine.referred("hook", "k").await.unwrap();
         assert_eq!(found, Some(Referred::Ambiguous));
     }
+}
+
+/// Another caller's use of a name is under the previous secret; it is no less another's.
+#[tokio::test]
+async fn a_name_that_was_shared_before_a_rotation_stays_so() {
+    let store = MemoryStore::new();
+    let (old, new) = (Secret::new([1; 32]), Secret::new([2; 32]));
+    let (alice, mallory) = (RecordId::from_bytes([1; 32]), RecordId::from_bytes([2; 32]));
+    let week = Duration::from_secs(7 * 86_400);
+    let before = Engine::builder(store.clone()).secret(old.clone());
+    let before = before.open().await.unwrap();
+    let now = before.now();
+    before.refer("hook", "k", &alice, now, week).await.unwrap();
+    before
+        .refer("hook", "own", &alice, now, week)
+        .await
+        .unwrap();
+    let after = Engine::builder(store).secret(new).previous_secret(old);
+    let after = after.open().await.unwrap();
+    let refer = async |name, to| after.refer("hook", name, &to, now, week).await.unwrap();
+    assert_eq!(refer("k", mallory).await, Referred::Ambiguous);
+    assert_eq!(refer("own", alice).await, Referred::To(alice, now));
+    let found = async |name| after.referred("hook", name).await.unwrap();
+    assert_eq!(found("k").await, Some(Referred::Ambiguous));
+    assert_eq!(found("own").await, Some(Referred::To(alice, now)));
 }
 
 /// Names are kept for longer than their operations: senders deliver again for days.

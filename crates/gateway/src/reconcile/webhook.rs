@@ -231,7 +231,7 @@ impl Receiver {
                 let kind = names::kind(&webhook.name, by);
                 let referred = self.engine.referred(&kind, &name).await;
                 match referred.map_err(|error| Told::unavailable(&error))? {
-                    Some(Referred::To(id, created_at)) => (id, Some(created_at)),
+                    Some(Referred::To(id, created_at)) => (id, created_at),
                     Some(Referred::Ambiguous) => {
                         let why = "several operations have had this name, so it decides none";
                         return Err(Told::refuse(StatusCode::CONFLICT, "ambiguous", why));
@@ -245,7 +245,7 @@ impl Receiver {
         // An operation of another route and none at all look the same.
         let own = record
             .filter(|record| webhook.routes.contains(record.route.as_str()))
-            .filter(|record| created_at.is_none_or(|at| at == record.created_at));
+            .filter(|record| created_at == record.created_at);
         own.map(|record| (id, record))
             .ok_or_else(|| unknown("there is no such operation, or it was forgotten"))
     }
@@ -277,14 +277,12 @@ impl Webhook {
     }
 }
 
-/// An operation as the upstream was told it: its id, and since when. The id alone will do, for
-/// those who have it from elsewhere.
-fn named(name: &str) -> Option<(RecordId, Option<Timestamp>)> {
-    let Some((id, since)) = name.split_once('.') else {
-        return Some((RecordId::from_hex(name)?, None));
-    };
+/// An operation as the upstream was told it: its id, and since when. The id alone is not enough: a
+/// key that is used anew has it again, and a late word about the first use must not settle the next.
+fn named(name: &str) -> Option<(RecordId, Timestamp)> {
+    let (id, since) = name.split_once('.')?;
     let since = since.parse().ok().map(Timestamp::from_millis)?;
-    Some((RecordId::from_hex(id)?, Some(since)))
+    Some((RecordId::from_hex(id)?, since))
 }
 
 fn unsigned(error: SignatureError) -> Told {

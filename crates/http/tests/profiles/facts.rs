@@ -204,7 +204,7 @@ pub const FACTS: [Fact; 16] = [
         mismatch: (400, ""),
         in_flight: (409, ""),
         saved: &[200, 201, 400, 404, 409, 422],
-        again: &[500, 502, 503],
+        again: &[500, 503],
         replay: &[("repeatability-result", "accepted")],
         ..DEFAULT
     },

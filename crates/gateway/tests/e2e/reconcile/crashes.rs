@@ -53,6 +53,18 @@ async fn a_gateway_killed_at_work_leaves_an_outcome_that_is_asked_about() {
     assert_eq!(provider.effects(&call), 1);
 }
 
+/// Whether every thread of a process has come to a halt.
+fn is_stopped(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which is in brackets and may hold anything.
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim_start().starts_with('T'))
+    })
+}
+
 /// Killed while it waited for the answer, and killed with the answer unread: both ask again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reconciler_killed_while_asking_or_before_writing_is_followed_by_one_that_asks_again() {
@@ -69,6 +81,7 @@ async fn a_reconciler_killed_while_asking_or_before_writing_is_followed_by_one_t
         if answered {
             // The answer comes, and nobody reads it.
             gateway.signal("STOP").await;
+            until(|| is_stopped(gateway.pid()).then_some(())).await;
             provider.open();
         }
         gateway.signal("KILL").await;

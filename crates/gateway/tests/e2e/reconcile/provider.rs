@@ -171,6 +171,13 @@ impl Provider {
         });
     }
 
+    /// The whole name of an operation, of which a client knows the id.
+    pub(super) fn operation(&self, id: &str) -> String {
+        let begins = |name: &&String| name.starts_with(&format!("{id}."));
+        self.with(|state| state.payments.keys().find(begins).cloned())
+            .expect("a payment of this operation")
+    }
+
     /// The key for a downstream call that came with the last payment.
     pub(super) fn child_key(&self, name: &str) -> String {
         let line = self.with(|state| state.child_key.clone());
@@ -267,13 +274,18 @@ pub(super) fn pay(key: &str, how: &str) -> Call {
 
 /// The state of a call's operation, as its caller sees it.
 pub(super) async fn state(gateway: &Gateway, unknown: &Answer) -> String {
+    let status = status(gateway, unknown).await;
+    status["state"].as_str().expect("a state").to_owned()
+}
+
+/// What a client is told about an operation.
+pub(super) async fn status(gateway: &Gateway, unknown: &Answer) -> serde_json::Value {
     let path = unknown.json()["operation"]
         .as_str()
         .expect("a link")
         .to_owned();
     let ask = Call::new(Method::GET, &path).header("authorization", "Bearer alice");
-    let status = send_to(gateway.address, &ask).await;
-    status.json()["state"].as_str().expect("a state").to_owned()
+    send_to(gateway.address, &ask).await.json()
 }
 
 /// Waits until an operation is in this state.

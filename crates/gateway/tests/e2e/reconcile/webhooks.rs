@@ -3,7 +3,8 @@
 use onlyonce_conformance::http_suite::Answer;
 
 use super::provider::{
-    ASKS, Asked, Provider, SECRET, now_seconds, pay, payment, standard, state, stripe, until_state,
+    ASKS, Asked, Provider, SECRET, now_seconds, pay, payment, standard, state, status, stripe,
+    until_state,
 };
 use crate::kit::{Call, Gateway, Setup, UNKNOWN, send_to, until};
 
@@ -36,7 +37,12 @@ async fn start(
 }
 
 /// The name that the provider was told for a call's operation.
-fn operation(answer: &Answer) -> String {
+fn operation(provider: &Provider, answer: &Answer) -> String {
+    provider.operation(&id(answer))
+}
+
+/// The id that a client knows.
+fn id(answer: &Answer) -> String {
     let path = answer.json()["operation"]
         .as_str()
         .expect("a link")
@@ -71,7 +77,7 @@ async fn a_webhook_settles_what_nobody_asked_about() {
             let call = pay(kind, "lose");
             let first = send_to(gateway.address, &call).await;
             first.assert_problem(502, UNKNOWN);
-            let body = event(kind, &operation(&first));
+            let body = event(kind, &operation(&provider, &first));
             let told = match scheme {
                 "stripe" => stripe("hook", &body, now_seconds()),
                 _ => standard("hook", &body, now_seconds()),
@@ -101,7 +107,7 @@ async fn forged_stale_and_stray_webhooks_change_nothing() {
         start(&provider, "dedupes", TOLD, &hook("standard", "operation")).await;
     let call = pay("k", "lose");
     let first = send_to(gateway.address, &call).await;
-    let (name, now) = (operation(&first), now_seconds());
+    let (name, now) = (operation(&provider, &first), now_seconds());
     let good = standard("hook", &event("paid", &name), now);
     let forged = good.clone().body(event("failed", &name));
     assert_told(&send_to(hooks, &forged).await, 401, "webhook_forged");
@@ -112,8 +118,9 @@ async fn forged_stale_and_stray_webhooks_change_nothing() {
     let unsigned = good.clone().without("webhook-signature");
     assert_told(&send_to(hooks, &unsigned).await, 400, "webhook_malformed");
     let strange = "0".repeat(64);
-    let life = format!("{name}.1");
-    for unknown in [strange.as_str(), "", "x", &name[1..], &life] {
+    // The id alone is also that of the key's next use.
+    let (bare, life) = (id(&first), format!("{}.1", id(&first)));
+    for unknown in [strange.as_str(), "", "x", &name[1..], &bare, &life] {
         let stray = standard("hook", &event("paid", unknown), now);
         assert_told(&send_to(hooks, &stray).await, 404, "webhook_unknown_key");
     }
@@ -174,7 +181,7 @@ async fn a_webhook_during_and_after_the_question_settles_once() {
         start(&provider, "dedupes", route, &hook("standard", "operation")).await;
     let call = pay("k", "lose");
     let first = send_to(gateway.address, &call).await;
-    let body = event("failed", &operation(&first));
+    let body = event("failed", &operation(&provider, &first));
     until(|| (provider.questions() > 0).then_some(())).await;
     let told = standard("hook", &body, now_seconds());
     assert_told(&send_to(hooks, &told).await, 200, "settled");
@@ -197,7 +204,11 @@ async fn a_webhook_during_and_after_the_question_settles_once() {
     let call = pay("after", "lose");
     let first = send_to(gateway.address, &call).await;
     until_state(&gateway, &first, "completed").await;
-    let told = standard("hook", &event("failed", &operation(&first)), now_seconds());
+    let told = standard(
+        "hook",
+        &event("failed", &operation(&provider, &first)),
+        now_seconds(),
+    );
     assert_told(&send_to(hooks, &told).await, 200, "already_settled");
     let replay = send_to(gateway.address, &call).await;
     assert_eq!(replay.status.as_u16(), 201);
@@ -256,7 +267,10 @@ async fn a_webhook_decides_only_about_routes_that_name_it() {
         start(&provider, "opaque", "", &hook("standard", "operation")).await;
     let call = Call::payment("k").header("x-how", "lose");
     let first = send_to(gateway.address, &call).await;
-    let told = standard("hook", &event("paid", &operation(&first)), now_seconds());
+    // Nobody was told this operation's name; it is right all the same.
+    let created_at_ms = status(&gateway, &first).await["created_at_ms"].clone();
+    let name = format!("{}.{created_at_ms}", id(&first));
+    let told = standard("hook", &event("paid", &name), now_seconds());
     assert_told(&send_to(hooks, &told).await, 404, "webhook_unknown_key");
     assert_eq!(state(&gateway, &first).await, "unknown");
 }
