@@ -157,18 +157,25 @@ impl Caller {
                 Ok((!bytes.is_empty()).then(|| Principal::new("credentials", &bytes)))
             }
             Self::AwsAccessKey => {
-                let value = one_value(request, &header::AUTHORIZATION)?;
-                Ok(value
-                    .and_then(access_key)
-                    .map(|id| Principal::new("aws-access-key", id)))
+                let signed = one_value(request, &header::AUTHORIZATION)?;
+                let Some(signed) = signed.filter(|value| value.starts_with(b"AWS4-")) else {
+                    return Ok(None);
+                };
+                // By its bytes, a signature would make another caller of every retry.
+                let id = access_key(signed).ok_or_else(|| PrincipalError {
+                    detail: "the signature in `authorization` names no access key".into(),
+                })?;
+                Ok(Some(Principal::new("aws-access-key", id)))
             }
         }
     }
 }
 
-/// The id in `AWS4-HMAC-SHA256 Credential=ID/20250101/region/service/aws4_request, …`.
+/// The id in `AWS4-HMAC-SHA256 Credential=ID/20250101/region/service/aws4_request, …`, whatever the
+/// algorithm is.
 fn access_key(authorization: &[u8]) -> Option<&[u8]> {
-    let rest = authorization.strip_prefix(b"AWS4-HMAC-SHA256 ")?;
+    let space = authorization.iter().position(|byte| *byte == b' ')?;
+    let rest = authorization.get(space + 1..)?;
     let mut fields = rest.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let credential = fields.find_map(|field| field.strip_prefix(b"Credential="))?;
     let id = credential.split(|byte| *byte == b'/').next()?;
@@ -195,28 +202,40 @@ mod tests {
     use super::*;
 
     fn principal(caller: &Caller, lines: &[(&'static str, &str)]) -> Option<Principal> {
+        asked(caller, lines).unwrap()
+    }
+
+    fn asked(
+        caller: &Caller,
+        lines: &[(&'static str, &str)],
+    ) -> Result<Option<Principal>, PrincipalError> {
         let mut request = http::Request::new(());
         for (name, value) in lines {
             let headers = request.headers_mut();
             headers.append(*name, value.parse().unwrap());
         }
-        caller.principal(&request.into_parts().0).unwrap()
+        caller.principal(&request.into_parts().0)
     }
 
     /// A retry is signed anew; it must still be the same caller's.
     #[test]
     fn a_new_signature_is_the_same_caller() {
-        let signed = |id: &str, signature: &str| {
-            let line = format!(
-                "AWS4-HMAC-SHA256 Credential={id}/20250101/eu-west-1/dynamodb/aws4_request, \
-                 SignedHeaders=host;x-amz-date, Signature={signature}"
+        for algorithm in ["AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256"] {
+            let signed = |id: &str, signature: &str| {
+                let line = format!(
+                    "{algorithm} Credential={id}/20250101/eu-west-1/dynamodb/aws4_request, \
+                     SignedHeaders=host;x-amz-date, Signature={signature}"
+                );
+                asked(&Caller::AwsAccessKey, &[("authorization", &line)])
+            };
+            assert!(signed("AKID", "1").unwrap().is_some());
+            assert_eq!(signed("AKID", "1").unwrap(), signed("AKID", "2").unwrap());
+            assert_ne!(signed("AKID", "1").unwrap(), signed("OTHER", "1").unwrap());
+            assert!(
+                signed("", "1").is_err(),
+                "by its bytes it would be another each time"
             );
-            principal(&Caller::AwsAccessKey, &[("authorization", &line)])
-        };
-        assert!(signed("AKID", "1").is_some());
-        assert_eq!(signed("AKID", "1"), signed("AKID", "2"));
-        assert_ne!(signed("AKID", "1"), signed("OTHER", "1"));
-        assert_eq!(signed("", "1"), None);
+        }
         assert_eq!(
             principal(&Caller::AwsAccessKey, &[("authorization", "Bearer x")]),
             None

@@ -5,7 +5,7 @@ use onlyonce_admin::{Finder, KeyQuery};
 use onlyonce_core::fingerprint::Payload;
 use onlyonce_core::{Key, RecordId, Scope};
 use onlyonce_engine::Engine;
-use onlyonce_http::{Principal, Routes};
+use onlyonce_http::{Caller, Principal, Routes};
 use onlyonce_store::BoxStore;
 
 use crate::config::{self, Config, Source};
@@ -57,6 +57,13 @@ impl Finder for Routed {
         let route = self.routes.find(&method, &query.path);
         let route = route
             .ok_or_else(|| format!("no route guards {method} {}: it has no keys", query.path))?;
+        if route.caller != Caller::Configured {
+            return Err(format!(
+                "callers of the route {} are known by credentials that are not kept: list its keys \
+                 by `route`, or look for the id in the log",
+                route.name
+            ));
+        }
         let key = Key::from_header_lines([query.key.as_bytes()], route.policy.key());
         let key = key.map_err(|error| format!("`key`: {error}"))?;
         let payload = Payload {
