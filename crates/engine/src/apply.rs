@@ -1,9 +1,8 @@
 //! Read, decide, swap; and again when somebody else wrote first.
 //!
 //! This is the only place that writes clients' keys to the store. A swap that may or may not have
-//! happened is
-//! followed by a read, never by a blind second write: the rules recognise a command's own
-//! earlier success by its fence.
+//! happened is followed by a read, never by a blind second write: the rules recognise a command's
+//! own earlier success by its fence.
 
 use std::future::Future;
 use std::pin::pin;

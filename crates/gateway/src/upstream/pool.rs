@@ -112,8 +112,9 @@ impl Lease {
             written,
             pool,
         } = self;
-        // An HTTP/2 connection is in the pool already.
-        if sender.is_closed() || matches!(sender, Sender::Http2(_)) {
+        // An HTTP/2 connection is in the pool already; some keep none at all.
+        let is_done_with = matches!(sender, Sender::Http2(_)) || pool.idle_max == 0;
+        if sender.is_closed() || is_done_with {
             return;
         }
         let mut idle = lock(&pool.idle);

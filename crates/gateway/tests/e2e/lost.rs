@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use onlyonce_conformance::http_suite::{Answer, Upstream};
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::kit::{Call, Gateway, Message, Scripted, Setup, UNKNOWN, UNREACHABLE, Wire, send_to};
+use crate::kit::{
+    Call, Gateway, Message, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, Wire, send_to,
+};
 
 pub(crate) const OK: &str = "HTTP/1.1 201 Created\r\ncontent-length: 4\r\n\r\npaid";
 
@@ -252,4 +254,15 @@ async fn bytes_after_an_answer_are_never_the_next_answer() {
             answer.assert_problem(502, UNKNOWN);
         }
     }
+}
+
+/// A gateway that keeps no connections opens one for every request, and does not stumble over the
+/// one that it would have kept: a panic there is an unknown outcome.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_pool_every_request_has_a_connection_of_its_own() {
+    let stage = Stage::with("[upstream]\npool_idle_max = 0").await;
+    for key in ["one", "two", "three"] {
+        stage.send(&Call::payment(key)).await.assert_executed(201);
+    }
+    stage.finish();
 }
