@@ -24,6 +24,7 @@ mod claim;
 mod clock;
 mod config;
 mod engine;
+mod entropy;
 mod error;
 mod event;
 mod execute;

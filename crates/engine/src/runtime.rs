@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
+
 /// Monotonic time, sleeping, spawning and entropy.
 pub trait Runtime: Clone + Send + Sync + 'static {
     /// Time since some fixed moment. Never goes back; not comparable between processes.
@@ -25,8 +27,9 @@ pub trait Runtime: Clone + Send + Sync + 'static {
 /// The tokio runtime, the operating system's entropy, and its monotonic clock.
 #[derive(Debug, Clone)]
 pub struct TokioRuntime {
-    handle: tokio::runtime::Handle,
+    handle: Handle,
     started: Instant,
+    follows_callers: bool,
 }
 
 impl TokioRuntime {
@@ -38,8 +41,20 @@ impl TokioRuntime {
     #[expect(clippy::disallowed_methods, reason = "this file owns monotonic time")]
     pub fn current() -> Self {
         Self {
-            handle: tokio::runtime::Handle::current(),
+            handle: Handle::current(),
             started: Instant::now(),
+            follows_callers: false,
+        }
+    }
+
+    /// Starts tasks in the runtime of whoever asks for them, rather than in this one. For processes
+    /// with a runtime for each processor, all of which live until the engine was drained: a task
+    /// ends with its runtime.
+    #[must_use]
+    pub fn following_callers(self) -> Self {
+        Self {
+            follows_callers: true,
+            ..self
         }
     }
 }
@@ -54,16 +69,14 @@ impl Runtime for TokioRuntime {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        drop(self.handle.spawn(task));
+        let callers = self.follows_callers.then(Handle::try_current);
+        match callers {
+            Some(Ok(handle)) => drop(handle.spawn(task)),
+            Some(Err(_)) | None => drop(self.handle.spawn(task)),
+        }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this file owns entropy")]
     fn entropy<const N: usize>(&self) -> [u8; N] {
-        let mut bytes = [0; N];
-        // Without entropy two executions could share a fence, which is a double charge. There is
-        // nothing safe to fall back to.
-        #[expect(clippy::expect_used, reason = "no safe way on without entropy")]
-        getrandom::fill(&mut bytes).expect("the operating system gives no entropy");
-        bytes
+        crate::entropy::take()
     }
 }

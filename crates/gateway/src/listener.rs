@@ -17,6 +17,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use onlyonce_http::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
@@ -58,6 +59,8 @@ pub(crate) struct Listener {
     limits: ListenerLimits,
     tls: Option<Tls>,
     places: Arc<Semaphore>,
+    /// Whose turn it is to have a connection; the runtime that accepts them if there are none.
+    homes: Vec<Handle>,
 }
 
 impl Listener {
@@ -82,7 +85,13 @@ impl Listener {
             limits,
             tls,
             places,
+            homes: Vec::new(),
         })
+    }
+
+    /// Gives connections to these in turn.
+    pub(crate) fn among(self, homes: Vec<Handle>) -> Self {
+        Self { homes, ..self }
     }
 
     pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
@@ -107,6 +116,7 @@ impl Listener {
         B::Error: Into<BoxError>,
     {
         let open = GracefulShutdown::new();
+        let (mut homes, here) = (self.homes.iter().cycle(), Handle::current());
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept() => accepted,
@@ -118,8 +128,15 @@ impl Listener {
             };
             let (limits, tls, service) = (self.limits, self.tls.clone(), service.clone());
             let watcher = open.watcher();
-            tokio::spawn(async move {
+            // From one runtime to another one, whose task it is to wait for its bytes.
+            let Ok(stream) = stream.into_std() else {
+                continue;
+            };
+            homes.next().unwrap_or(&here).spawn(async move {
                 let _place = place;
+                let Ok(stream) = TcpStream::from_std(stream) else {
+                    return;
+                };
                 let Some(peer) = Peer::new(peer.ip().to_canonical(), tls.is_some()) else {
                     return;
                 };

@@ -1,18 +1,21 @@
 //! Logs, and what the engine's events are in them. Keys appear as short digests only.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
 
 use onlyonce_core::{Decision, RecordId};
 use onlyonce_engine::{Event, Observer};
 use onlyonce_http::{Observation, Observations};
+use tracing::Subscriber;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::FormatFields;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::LogFormat;
+use crate::request_id::About;
 
 /// Starts logging to standard error.
 ///
@@ -25,17 +28,74 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colours)
-        .with_writer(std::io::stderr)
-        .with_target(false);
+        .with_writer(std::io::stderr);
     let started = match format {
-        LogFormat::Text => builder.fmt_fields(PlainFields).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder
+            .fmt_fields(PlainFields)
+            .event_format(AboutRequest {
+                line: format::format().with_target(false).with_ansi(colours),
+                add: add_text,
+            })
+            .try_init(),
+        LogFormat::Json => builder
+            .fmt_fields(JsonFields::new())
+            .event_format(AboutRequest {
+                line: format::json().with_target(false).flatten_event(true),
+                add: add_json,
+            })
+            .try_init(),
     };
     started.map_err(|error| error.to_string())
 }
 
-/// Writes `name=value` without more ado: the fields of a request's span are written for every
-/// request, whether a line is logged or not.
+/// Adds to every line which request it is about. A span would do the same, and cost every request
+/// what only those with a line need.
+struct AboutRequest<F> {
+    line: F,
+    add: fn(&mut String, &About),
+}
+
+impl<F, S, N> FormatEvent<S, N> for AboutRequest<F>
+where
+    F: FormatEvent<S, N>,
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> fmt::Result {
+        let Some(about) = About::current() else {
+            return self.line.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        self.line
+            .format_event(context, Writer::new(&mut line), event)?;
+        line.truncate(line.trim_end().len());
+        (self.add)(&mut line, &about);
+        writeln!(writer, "{line}")
+    }
+}
+
+fn add_text(line: &mut String, about: &About) {
+    // A path from outside must not be able to look like the next line; an id and a method cannot.
+    let (id, method, path) = (about.id(), about.method(), about.path());
+    let _ = write!(line, " request{{id={id:?} method={method} path={path:?}}}");
+}
+
+fn add_json(line: &mut String, about: &About) {
+    let request = serde_json::json!({
+        "id": about.id(), "method": about.method(), "path": about.path(),
+    });
+    // A line is one object, and this is its last member.
+    if line.pop().is_some() {
+        let _ = write!(line, ",\"request\":{request}}}");
+    }
+}
+
+/// Writes `name=value`, so that no value can look like another field or another line.
 struct PlainFields;
 
 impl<'writer> FormatFields<'writer> for PlainFields {

@@ -13,6 +13,7 @@
 //! | the store that a URL means | `store.rs` |
 //! | moving to another store | `copy.rs` |
 //! | keys and dead letters from the command line | `operate/` |
+//! | the threads | `workers.rs` |
 //! | who is told what happens | `observers.rs`, `logging.rs`, `telemetry/` |
 //! | the demonstration | `demo/` |
 
@@ -40,6 +41,7 @@ mod store;
 mod telemetry;
 mod tls;
 mod upstream;
+mod workers;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::forward::{Peer, Rewriting, strip_hop_by_hop};
 use crate::reconcile::Names;
+use crate::request_id::on_behalf;
 use crate::upstream::{AnswerBody, Failure, RequestBody, Upstream};
 
 /// Tells the upstream which execution a request is.
@@ -86,7 +87,8 @@ impl Service<Request<RequestBody>> for Proxy {
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { Ok(shared.pass(request).await) })
+        let pass = async move |request| shared.pass(request).await;
+        Box::pin(async move { Ok(on_behalf(request, pass).await) })
     }
 }
 

@@ -5,17 +5,59 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use onlyonce_http::Code;
-use tracing::Instrument;
 use uuid::Uuid;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest id that is taken over from a client.
 const BYTES_MAX: usize = 128;
+
+tokio::task_local! {
+    static CURRENT: Arc<About>;
+}
+
+/// What a line of the log says about the request that it belongs to. Kept beside the request, and
+/// written only where a line is: most requests leave none.
+pub(crate) struct About {
+    id: HeaderValue,
+    method: Method,
+    uri: Uri,
+}
+
+impl About {
+    /// The request that the running task serves, if it serves one.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(Arc::clone).ok()
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        self.method.as_str()
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.uri.path()
+    }
+}
+
+/// Runs a task on behalf of a request: also where it is not the task that took the request in.
+pub(crate) async fn on_behalf<B, T>(
+    request: Request<B>,
+    serve: impl AsyncFnOnce(Request<B>) -> T,
+) -> T {
+    match request.extensions().get::<Arc<About>>().cloned() {
+        Some(about) => CURRENT.scope(about, serve(request)).await,
+        None => serve(request).await,
+    }
+}
 
 /// Gives out ids: unpredictable for each process, counted within it.
 pub(crate) struct RequestIds {
@@ -39,7 +81,8 @@ impl RequestIds {
         };
         given.filter(harmless).cloned().or_else(|| {
             let count = self.count.fetch_add(1, Ordering::Relaxed);
-            HeaderValue::from_str(&format!("{}-{count}", self.process.simple())).ok()
+            let id = format!("{}-{count}", self.process.simple());
+            HeaderValue::try_from(id).ok()
         })
     }
 
@@ -55,25 +98,26 @@ impl RequestIds {
         let Some(id) = self.of(&request) else {
             return serve(request).await;
         };
-        let text = id.to_str().unwrap_or_default();
-        let span = tracing::info_span!(
-            "request",
-            id = text,
-            method = request.method().as_str(),
-            path = request.uri().path(),
-        );
+        let about = Arc::new(About {
+            id: id.clone(),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+        });
         request.headers_mut().insert(REQUEST_ID, id);
-        let response = serve(request).instrument(span.clone()).await?;
-        let (status, code) = (
-            response.status().as_u16(),
-            response.extensions().get::<Code>(),
-        );
-        if let Some(code) = code {
-            tracing::debug!(parent: &span, status, code = code.as_str(), "refused");
-        } else {
-            tracing::debug!(parent: &span, status, "answered");
-        }
-        Ok(response)
+        request.extensions_mut().insert(Arc::clone(&about));
+        let serving = async {
+            let response = serve(request).await?;
+            let (status, code) = (
+                response.status().as_u16(),
+                response.extensions().get::<Code>(),
+            );
+            match code {
+                Some(code) => tracing::debug!(status, code = code.as_str(), "refused"),
+                None => tracing::debug!(status, "answered"),
+            }
+            Ok(response)
+        };
+        CURRENT.scope(about, serving).await
     }
 }
 

@@ -28,6 +28,7 @@ use crate::request_id::RequestIds;
 use crate::store::{self, Opened};
 use crate::telemetry::{Prepared, Sending, Telemetry, Traced};
 use crate::upstream::{Connector, Limits, Upstream};
+use crate::workers::Workers;
 use crate::{admin, principal, tls};
 
 /// A gateway that accepts connections.
@@ -49,6 +50,7 @@ pub(crate) struct Gateway {
     counts: Arc<Counts>,
     listeners: Vec<JoinHandle<()>>,
     telemetry: Option<Sending>,
+    workers: Workers,
 }
 
 impl Gateway {
@@ -61,6 +63,7 @@ impl Gateway {
         let counts = Arc::new(Counts::default());
         let operators = admin::operators(&config.operators)?;
         let (engine, watching, telemetry) = Box::pin(engine(&config, &counts)).await?;
+        let workers = workers(&config)?;
         let upstream = Arc::new(upstream(&config)?);
         let rewriting = rewriting(&config)?;
         let callers = Callers::new(&config.principal).map_err(|error| error.to_string())?;
@@ -96,7 +99,12 @@ impl Gateway {
         let telemetry = telemetry.send(&config.telemetry, side.queues())?;
         let router = side.router();
         let mut listeners = vec![
-            tokio::spawn(bound.front.serve(answer, stopped.clone(), grace)),
+            tokio::spawn(
+                bound
+                    .front
+                    .among(workers.handles())
+                    .serve(answer, stopped.clone(), grace),
+            ),
             tokio::spawn(bound.back.serve(
                 move |request| router.clone().call(request),
                 admin_stopped,
@@ -121,6 +129,7 @@ impl Gateway {
             counts,
             listeners,
             telemetry,
+            workers,
         })
     }
 
@@ -164,6 +173,7 @@ impl Gateway {
             // A listener ends after its grace; one that panicked has ended already.
             let _ = listener.await;
         }
+        self.workers.stop().await;
         self.side.close().await;
         if let Some(telemetry) = self.telemetry {
             telemetry.stop().await;
@@ -236,7 +246,9 @@ async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Started, String
         others.push(Box::new(spans));
     }
     let observer = Watch::new(Observers(others), Arc::clone(&watching.stats), feed);
-    let mut builder: EngineBuilder<BoxStore, TokioRuntime> = Engine::builder(store)
+    // What a request's worker executes stays with it.
+    let runtime = TokioRuntime::current().following_callers();
+    let mut builder = EngineBuilder::new(store, runtime)
         .config(config.engine_config())
         .policies(config.routes().policies())
         .observer(observer);
@@ -278,6 +290,11 @@ fn webhooks(
     Ok(Some((listener, Arc::new(receiver))))
 }
 
+fn workers(config: &Config) -> Result<Workers, String> {
+    let workers = Workers::start(config.limits.workers());
+    workers.map_err(|error| format!("workers: cannot start a thread: {error}"))
+}
+
 fn upstream(config: &Config) -> Result<Upstream, String> {
     let settings = &config.upstream;
     let https = settings.urls.iter().any(|url| url.https);
@@ -295,6 +312,7 @@ fn upstream(config: &Config) -> Result<Upstream, String> {
         response_timeout: settings.response_timeout,
         idle_timeout: settings.idle_timeout,
         pool_idle_max: settings.pool_idle_max,
+        workers: config.limits.workers(),
         pool_idle_timeout: settings.pool_idle_timeout,
         down_for: settings.health_interval,
     };

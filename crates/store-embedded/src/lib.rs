@@ -27,6 +27,7 @@
 //! | `cleaner` | gives disk space back |
 //! | `store` | the handle |
 
+mod answer;
 mod batch;
 mod cleaner;
 mod ends;

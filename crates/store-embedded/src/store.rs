@@ -12,6 +12,7 @@ use onlyonce_store::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use crate::answer::{self, Answer};
 use crate::batch::Outcome;
 use crate::cleaner::{Cleaner, CleanerHandle, Task};
 use crate::folder::Folder;
@@ -154,7 +155,7 @@ impl Store for EmbeddedStore {
             Some(row) => self.room_for(row).await?,
             None => None,
         };
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = answer::channel();
         let command = SwapCommand {
             id: *id,
             expected,
@@ -163,14 +164,14 @@ impl Store for EmbeddedStore {
             permit,
         };
         self.send(Command::Swap(command)).await?;
-        match answer.await {
-            Ok(Ok(Outcome::Won(version))) => Ok(Swap::Won(version)),
-            Ok(Ok(Outcome::Lost(row))) => {
+        match answer.await.ok().and_then(Answer::take) {
+            Some(Ok(Outcome::Won(version))) => Ok(Swap::Won(version)),
+            Some(Ok(Outcome::Lost(row))) => {
                 let row = row.map(|row| row.decode(id)).transpose()?;
                 Ok(Swap::Lost(row))
             }
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(StoreError::ambiguous("the writer thread has ended")),
+            Some(Err(error)) => Err(error),
+            None => Err(StoreError::ambiguous("the writer thread has ended")),
         }
     }
 

@@ -19,6 +19,7 @@ use onlyonce_core::RecordId;
 use onlyonce_store::{StoreError, Version};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::answer::{self, Reply};
 use crate::batch::{Batch, Outcome, Written};
 use crate::cleaner::CleanerHandle;
 use crate::folder;
@@ -34,14 +35,14 @@ use crate::shared::Shared;
 /// A buffer that one large frame has blown up is not kept.
 const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+type Single<T> = oneshot::Sender<Result<T, StoreError>>;
 
 pub(crate) enum Command {
     Swap(SwapCommand),
     Move(MoveCommand),
     Secret {
         candidate: [u8; 32],
-        reply: Reply<[u8; 32]>,
+        reply: Single<[u8; 32]>,
     },
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct MoveCommand {
     pub(crate) from: Place,
     pub(crate) header: RecordHeader,
     pub(crate) record: Bytes,
-    pub(crate) reply: Reply<()>,
+    pub(crate) reply: Single<()>,
 }
 
 /// See `EmbeddedOptions`, where each has its reason.
@@ -188,9 +189,12 @@ impl Writer {
         shared.counters.batches.fetch_add(1, Ordering::Relaxed);
         let decided = answers.len() as u64;
         shared.counters.swaps.fetch_add(decided, Ordering::Relaxed);
-        for (reply, outcome) in answers {
-            answer(reply, committed.clone().and(outcome));
+        if let Err(error) = &committed {
+            for (_, outcome) in &mut answers {
+                *outcome = Err(error.clone());
+            }
         }
+        answer::send_all(answers);
         for reply in moves {
             answer(reply, committed.clone());
         }
@@ -255,15 +259,14 @@ impl Writer {
 }
 
 fn refuse(taken: Taken, error: &StoreError) {
-    for swap in taken.swaps {
-        answer(swap.reply, Err(error.clone()));
-    }
+    let refuse = |swap: SwapCommand| (swap.reply, Err(error.clone()));
+    answer::send_all(taken.swaps.into_iter().map(refuse).collect());
     for command in taken.moves {
         answer(command.reply, Err(error.clone()));
     }
 }
 
 /// Nobody may be waiting any more: a caller may give up at any time.
-fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
+fn answer<T>(reply: Single<T>, result: Result<T, StoreError>) {
     let _ = reply.send(result);
 }

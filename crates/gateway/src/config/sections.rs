@@ -169,9 +169,14 @@ impl Upstream {
     }
 }
 
+/// No machine has more to gain from more of them.
+const WORKERS_MAX: usize = 1024;
+
 /// What is refused, and when.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
+    /// 0: as many as there are processors.
+    pub(crate) workers: usize,
     pub(crate) connections: usize,
     pub(crate) executions: usize,
     pub(crate) waiters: usize,
@@ -192,6 +197,7 @@ impl Default for Limits {
     fn default() -> Self {
         let (engine, key) = (EngineConfig::default(), KeyLimits::default());
         Self {
+            workers: 0,
             connections: 10_000,
             executions: engine.executions_max,
             waiters: engine.waiters_max,
@@ -211,8 +217,17 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// How many threads serve clients.
+    pub(crate) fn workers(&self) -> usize {
+        match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers.min(WORKERS_MAX),
+        }
+    }
+
     pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
         visitor.section("limits");
+        visitor.key("workers", &mut self.workers);
         visitor.key("connections", &mut self.connections);
         visitor.key("executions", &mut self.executions);
         visitor.key("waiters", &mut self.waiters);

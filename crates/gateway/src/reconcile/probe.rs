@@ -199,6 +199,7 @@ impl Probe {
             pool_idle_max: POOL_IDLE_MAX,
             pool_idle_timeout: POOL_IDLE_TIMEOUT,
             down_for: Duration::ZERO,
+            workers: 0,
         };
         Ok(Self {
             host,

@@ -74,6 +74,7 @@ impl Exporter {
             pool_idle_max: 1,
             pool_idle_timeout: ANSWER_TIMEOUT,
             down_for: Duration::ZERO,
+            workers: 0,
         };
         let host = HeaderValue::from_str(endpoint.authority.as_str());
         let instance = Uuid::new_v4().to_string();

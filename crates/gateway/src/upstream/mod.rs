@@ -28,6 +28,8 @@ use failure::Sent;
 use io::Written;
 use pool::{Lease, Pool};
 
+use crate::workers;
+
 /// How often an upload is looked at within the time for an answer: how precise that time is.
 const LOOKS_PER_TIMEOUT: u32 = 16;
 
@@ -69,7 +71,8 @@ impl Sender {
 /// One address of the upstream.
 struct Address {
     connector: Connector,
-    pool: Arc<Pool>,
+    /// One for each worker, and one for everybody else: a connection stays in one runtime.
+    pools: Vec<Arc<Pool>>,
     /// Until when it is passed over, in milliseconds since the start; 0 when it is well.
     down_until: AtomicU64,
     /// Why it could not be reached, until it is reached again.
@@ -77,6 +80,12 @@ struct Address {
 }
 
 impl Address {
+    /// The connections of whoever calls.
+    fn pool(&self) -> Option<&Arc<Pool>> {
+        let last = self.pools.len().saturating_sub(1);
+        self.pools.get(workers::current().min(last))
+    }
+
     fn set_error(&self, error: Option<String>) {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
@@ -97,17 +106,22 @@ pub(crate) struct Upstream {
 pub(crate) struct Limits {
     pub(crate) response_timeout: Duration,
     pub(crate) idle_timeout: Duration,
+    /// In all pools together.
     pub(crate) pool_idle_max: usize,
     pub(crate) pool_idle_timeout: Duration,
     /// How long an address that could not be reached is passed over.
     pub(crate) down_for: Duration,
+    /// How many workers have connections of their own.
+    pub(crate) workers: usize,
 }
 
 impl Upstream {
     pub(crate) fn new(connectors: Vec<Connector>, limits: Limits) -> Self {
+        let idle_max = limits.pool_idle_max.div_ceil(limits.workers.max(1));
+        let pool = |_| Arc::new(Pool::new(idle_max, limits.pool_idle_timeout));
         let address = |connector| Address {
             connector,
-            pool: Arc::new(Pool::new(limits.pool_idle_max, limits.pool_idle_timeout)),
+            pools: (0..=limits.workers).map(pool).collect(),
             down_until: AtomicU64::new(0),
             error: Mutex::new(None),
         };
@@ -174,8 +188,12 @@ impl Upstream {
         address: &Address,
         mut request: Request<RequestBody>,
     ) -> Result<Response<AnswerBody>, (Failure, Option<Request<RequestBody>>)> {
+        let Some(pool) = address.pool() else {
+            let none = Failure::NeverSent("there is no pool of connections".into());
+            return Err((none, Some(request)));
+        };
         // A pooled connection may turn out closed before anything was sent on it.
-        while let Some(lease) = address.pool.take().await {
+        while let Some(lease) = pool.take().await {
             match self.send_on(lease, request).await {
                 Err((Failure::NeverSent(_), Some(unsent))) => request = unsent,
                 result => return result,
@@ -186,8 +204,7 @@ impl Upstream {
             Ok((sender, written)) => {
                 address.down_until.store(0, Ordering::Relaxed);
                 address.set_error(None);
-                self.send_on(address.pool.lease(sender, written), request)
-                    .await
+                self.send_on(pool.lease(sender, written), request).await
             }
             Err(failure) => Err((failure, Some(request))),
         }

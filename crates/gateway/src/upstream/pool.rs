@@ -1,4 +1,4 @@
-//! Idle connections to one address.
+//! Idle connections to one address, of one worker.
 //!
 //! The most recently used one is taken first, so that the others grow old and are closed. A
 //! connection is used for a request only if it is known to be alive at that moment; the idle
@@ -18,7 +18,7 @@ use super::{RequestBody, Sender};
 /// that has not is left alone.
 const READY_MAX: Duration = Duration::from_millis(100);
 
-/// The idle connections of one address.
+/// The idle connections of one address, of one worker.
 pub(crate) struct Pool {
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Option<(http2::SendRequest<RequestBody>, Written)>>,

@@ -1,0 +1,114 @@
+//! The threads that serve clients: one for each processor, each with a runtime of its own.
+//!
+//! A connection stays with one worker, and so does everything that its requests need: timers, the
+//! tasks that execute, connections to the upstream. Nothing of it moves between processors, and no
+//! thread has to wake another one to hand it over. What is shared, the store and the admin side,
+//! lives in the runtime that the process began with.
+
+use std::cell::Cell;
+use std::io;
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+thread_local! {
+    /// Which worker this thread is; 0 for all threads that are none.
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Running workers. They end when this is dropped, and with them what they were at.
+pub(crate) struct Workers(Vec<Worker>);
+
+struct Worker {
+    handle: Handle,
+    /// Dropped to end it.
+    _until: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// The number of the worker that calls, from 1; 0 for everybody else.
+pub(crate) fn current() -> usize {
+    NUMBER.get()
+}
+
+impl Workers {
+    /// Starts so many workers.
+    ///
+    /// # Errors
+    /// When the system gives no threads, or no files to wait with.
+    pub(crate) fn start(count: usize) -> io::Result<Self> {
+        let workers = (1..=count).map(Worker::start).collect::<io::Result<_>>();
+        workers.map(Self)
+    }
+
+    /// Where to start tasks that belong to a worker.
+    pub(crate) fn handles(&self) -> Vec<Handle> {
+        self.0.iter().map(|worker| worker.handle.clone()).collect()
+    }
+
+    /// Ends all workers, and waits until they have ended.
+    pub(crate) async fn stop(self) {
+        let threads: Vec<_> = self.0.into_iter().map(|one| one.thread).collect();
+        // One that panicked has ended, too.
+        let join = || threads.into_iter().for_each(|thread| drop(thread.join()));
+        let _ = tokio::task::spawn_blocking(join).await;
+    }
+}
+
+impl Worker {
+    fn start(number: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (handle, (until, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
+        let thread = thread::Builder::new().name(format!("onlyonce-{number}"));
+        let thread = thread.spawn(move || {
+            NUMBER.set(number);
+            // Nothing is ever sent: it ends when the sender is gone.
+            let _ = runtime.block_on(ended);
+        })?;
+        Ok(Self {
+            handle,
+            _until: until,
+            thread,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_stay_with_their_worker_and_so_do_those_that_they_start() {
+        let workers = Workers::start(3).unwrap();
+        let mut seen = Vec::new();
+        for worker in workers.handles() {
+            let number = worker.spawn(async {
+                let before = current();
+                tokio::task::yield_now().await;
+                let inner = tokio::spawn(async { current() }).await.unwrap();
+                assert_eq!([before, inner], [current(); 2]);
+                current()
+            });
+            seen.push(number.await.unwrap());
+        }
+        assert_eq!(seen, [1, 2, 3]);
+        assert_eq!(current(), 0);
+    }
+
+    /// What a worker was at is dropped, so that the store can be closed.
+    #[tokio::test]
+    async fn nothing_is_left_of_the_tasks_when_all_workers_have_stopped() {
+        let workers = Workers::start(2).unwrap();
+        let held = std::sync::Arc::new(());
+        for worker in workers.handles() {
+            let held = std::sync::Arc::clone(&held);
+            worker.spawn(async move {
+                std::future::pending::<()>().await;
+                drop(held);
+            });
+        }
+        workers.stop().await;
+        assert_eq!(std::sync::Arc::strong_count(&held), 1);
+    }
+}
