@@ -1,6 +1,6 @@
 //! The engine and how it is put together.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Policies {
     default: Arc<Policy>,
-    by_route: HashMap<Box<str>, Arc<Policy>>,
+    by_route: BTreeMap<Box<str>, Arc<Policy>>,
 }
 
 impl Policies {
@@ -38,7 +38,7 @@ impl Policies {
     pub fn new(default: Policy) -> Self {
         Self {
             default: Arc::new(default),
-            by_route: HashMap::new(),
+            by_route: BTreeMap::new(),
         }
     }
 

@@ -143,13 +143,13 @@ impl Route {
 /// The routes, in order: the first that matches decides, and a request that none matches passes
 /// unguarded.
 #[derive(Debug, Clone)]
-pub struct Routes(Vec<Route>);
+pub struct Routes(Vec<Arc<Route>>);
 
 impl Routes {
     /// These routes, in this order.
     #[must_use]
     pub fn new(routes: Vec<Route>) -> Self {
-        Self(routes)
+        Self(routes.into_iter().map(Arc::new).collect())
     }
 
     /// The route of a request: the first that matches its path. A path that is spelt unusually is
@@ -158,7 +158,7 @@ impl Routes {
     /// key of its own. Where the two spellings lead to different routes the stricter one decides,
     /// because nobody here knows which spelling the service goes by.
     #[must_use]
-    pub fn find(&self, method: &Method, path: &str) -> Option<&Route> {
+    pub fn find(&self, method: &Method, path: &str) -> Option<&Arc<Route>> {
         let first = |path: &str| self.0.iter().find(|route| route.matches(method, path));
         let spelt = first(path);
         let Some(usual) = plain(path).and_then(|usual| first(&usual)) else {
@@ -172,7 +172,7 @@ impl Routes {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
-        self.0.iter()
+        self.0.iter().map(Arc::as_ref)
     }
 
     /// The policies that an engine behind these routes needs.
@@ -188,11 +188,8 @@ impl Default for Routes {
     /// Every POST and PATCH.
     fn default() -> Self {
         let name = RouteName::new("default").unwrap_or_default();
-        Self(vec![Route::new(
-            name,
-            [Method::POST, Method::PATCH],
-            Pattern::any(),
-        )])
+        let route = Route::new(name, [Method::POST, Method::PATCH], Pattern::any());
+        Self::new(vec![route])
     }
 }
 

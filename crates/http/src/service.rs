@@ -146,7 +146,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             // Boxed, as below: what is rare must not make every request's future larger.
             return Ok(Box::pin(self.operation(&id, &parts)).await);
         }
-        let Some(route) = self.config.routes.find(method, path) else {
+        let Some(route) = self.config.routes.find(method, path).cloned() else {
             let request = Request::from_parts(parts, Body::streaming(body));
             return Ok(inner.call(request).await?.map(Body::streaming));
         };
@@ -157,28 +157,30 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         // A key in the body is known only once the body was read.
         let mut key = None;
         if !route.key.reads_body() {
-            key = match self.key(route, &parts, None) {
+            key = match self.key(&route, &parts, None) {
                 Ok(Some(key)) => Some(key),
-                Ok(None) => return self.pass(inner, route, parts, Body::streaming(body)).await,
-                Err(problem) => return Ok(self.refuse(route, &problem)),
+                Ok(None) => return self.pass(inner, &route, parts, Body::streaming(body)).await,
+                Err(problem) => return Ok(self.refuse(&route, &problem)),
             };
         }
-        let (principal, content) = match self.admit(route, &parts, body).await {
+        let (principal, content) = match self.admit(&route, &parts, body).await {
             Ok(admitted) => admitted,
-            Err(problem) => return Ok(self.refuse(route, &problem.about(key, None))),
+            Err(problem) => return Ok(self.refuse(&route, &problem.about(key, None))),
         };
         let key = match key.map_or_else(
-            || self.key(route, &parts, Some(&content.data)),
+            || self.key(&route, &parts, Some(&content.data)),
             |key| Ok(Some(key)),
         ) {
             Ok(Some(key)) => key,
             Ok(None) => {
                 let body = Body::whole(content.data, content.trailers);
-                return self.pass(inner, route, parts, body).await;
+                return self.pass(inner, &route, parts, body).await;
             }
-            Err(problem) => return Ok(self.refuse(route, &problem)),
+            Err(problem) => return Ok(self.refuse(&route, &problem)),
         };
-        Ok(self.run(inner, parts, key, principal, content).await)
+        Ok(self
+            .run(inner, route, parts, key, principal, content)
+            .await)
     }
 
     /// A write without a key, where that is allowed.
@@ -296,6 +298,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     async fn run<I, B, RB>(
         self: Arc<Self>,
         inner: I,
+        route: Arc<Route>,
         parts: Parts,
         key: Key,
         principal: Principal,
@@ -309,10 +312,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         RB::Error: Into<BoxError>,
     {
-        let Some(route) = self.config.routes.find(&parts.method, parts.uri.path()) else {
-            return self.refuse_plainly(self.problem(Code::KeyInvalid, "no such route"));
-        };
-        let mut request = self.identify(route, &parts, &key, &principal, &content.data);
+        let mut request = self.identify(&route, &parts, &key, &principal, &content.data);
         if let InFlight::Wait(wait) = route.in_flight {
             request.wait = Some(wait);
         }
@@ -325,20 +325,22 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         });
         let (id, asked) = (
             request.identity.id,
-            Asked::new(route, &parts, &key, content.data.clone()),
+            Asked::new(&route, &parts, &key, content.data.clone()),
         );
         let check = self.config.replay_check.is_some().then(|| parts.clone());
         let began = Arc::new(AtomicBool::new(false));
         let (guard, begin) = (Arc::clone(&self), Arc::clone(&began));
+        let its_route = Arc::clone(&route);
         let work = move |execution| async move {
             begin.store(true, Ordering::Release);
+            let execution = Execution::new(key, execution);
             guard
-                .execute(inner, parts, Execution::new(key, execution), content)
+                .execute(inner, &its_route, parts, execution, content)
                 .await
         };
         let reply = self.engine.run(request, work).await;
         let began = began.load(Ordering::Acquire);
-        self.reply(route, &id, &asked, check.as_ref(), began, reply)
+        self.reply(&route, &id, &asked, check.as_ref(), began, reply)
             .await
     }
 

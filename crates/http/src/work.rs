@@ -33,6 +33,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     pub(crate) async fn execute<I, B, RB>(
         &self,
         mut inner: I,
+        route: &Route,
         mut parts: Parts,
         execution: Execution,
         content: Content,
@@ -44,8 +45,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB::Error: Into<BoxError>,
     {
         let (method, attempt) = (parts.method.clone(), execution.attempt());
-        let route = self.config.routes.find(&method, parts.uri.path());
-        if let Some(forward) = route.and_then(|route| route.forward_key.as_ref()) {
+        if let Some(forward) = &route.forward_key {
             forward.put(&execution, &mut parts.headers);
         }
         parts.extensions.insert(execution);
@@ -55,9 +55,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             room: _room,
         } = content;
         let body = Body::whole(data, trailers);
-        let (Ok(response), Some(route)) =
-            (inner.call(Request::from_parts(parts, body)).await, route)
-        else {
+        let Ok(response) = inner.call(Request::from_parts(parts, body)).await else {
             return lost(
                 UnknownReason::NoCompleteAnswer,
                 StatusCode::BAD_GATEWAY,

@@ -140,7 +140,7 @@ impl Default for Upstream {
             response_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(30),
             total_timeout: Duration::from_secs(60),
-            pool_idle_max: 64,
+            pool_idle_max: 256,
             // Well below the keep-alive of common servers, some of which close after 2 s, so that
             // the upstream is rarely the one that closes: a request sent into a closing connection
             // has an unknown outcome, and a new connection costs next to nothing.
