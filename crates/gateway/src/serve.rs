@@ -99,12 +99,11 @@ impl Gateway {
         let telemetry = telemetry.send(&config.telemetry, side.queues())?;
         let router = side.router();
         let mut listeners = vec![
-            tokio::spawn(
-                bound
-                    .front
-                    .among(workers.handles())
-                    .serve(answer, stopped.clone(), grace),
-            ),
+            tokio::spawn(bound.front.among(workers.handles()).serve(
+                answer,
+                stopped.clone(),
+                grace,
+            )),
             tokio::spawn(bound.back.serve(
                 move |request| router.clone().call(request),
                 admin_stopped,

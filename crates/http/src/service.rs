@@ -178,9 +178,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             }
             Err(problem) => return Ok(self.refuse(&route, &problem)),
         };
-        Ok(self
-            .run(inner, route, parts, key, principal, content)
-            .await)
+        Ok(self.run(inner, route, parts, key, principal, content).await)
     }
 
     /// A write without a key, where that is allowed.

@@ -85,7 +85,9 @@ mod tests {
 
     fn answers(replies: Vec<Reply<u64>>) -> Vec<(Reply<u64>, Result<u64, StoreError>)> {
         let numbered = replies.into_iter().zip(0..);
-        numbered.map(|(reply, number)| (reply, Ok(number))).collect()
+        numbered
+            .map(|(reply, number)| (reply, Ok(number)))
+            .collect()
     }
 
     fn got(awaited: &mut Awaited<u64>) -> Option<u64> {
@@ -97,7 +99,8 @@ mod tests {
         let (one, mut ones) = callers(5, 1);
         let (two, mut twos) = callers(3, 2);
         send_all(answers(one.into_iter().chain(two).collect()));
-        let waiting = |all: &mut Vec<Awaited<u64>>| all.iter_mut().filter(|one| one.is_empty()).count();
+        let waiting =
+            |all: &mut Vec<Awaited<u64>>| all.iter_mut().filter(|one| one.is_empty()).count();
         assert_eq!((waiting(&mut ones), waiting(&mut twos)), (4, 2));
         for all in [&mut ones, &mut twos] {
             let first = all.iter().position(|one| !one.is_empty()).unwrap();
