@@ -35,6 +35,7 @@ Usage: onlyonce-bench store [--rounds N] [--seconds N]
        onlyonce-bench size  [--records N]
        onlyonce-bench rules
        onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N] [--only NAME]
+                              [--peers FOLDER]
 
 store  claim+complete pairs and replay reads per second, durable, at 1, 64 and 256 callers,
        beside the raw append+fdatasync limit of the same disk and Redis with appendfsync always
@@ -46,7 +47,8 @@ rules  nanoseconds and allocations per call of the pure parts
 gateway  requests per second, latency, processor time and memory of the gateway beside nginx,
        haproxy, a bare handler and axum with Redis; then the cost of a request when many keys are
        stored (500,000; try --keys 5000000) and many connections are open. Needs the gateway's
-       own release build: cargo build --release";
+       own release build: cargo build --release. With --peers also beside idempotent-proxy,
+       axum-idempotent and Restate, which scripts/bench-peers installs in FOLDER";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -75,6 +77,7 @@ fn main() {
             seconds: option("--seconds", 3),
             connections: option("--connections", 64),
             keys: option("--keys", 500_000),
+            peers: text("--peers"),
         }),
         // The benchmark starts itself with these, so that each server is a process of its own.
         Some("serve-handler") => gateway::handlers::bare(port("--port")),

@@ -20,6 +20,9 @@ use crate::process::Process;
 /// Before the measurement begins: connections are opened, pools and caches filled.
 const WARM_UP: Duration = Duration::from_millis(400);
 
+/// How long a server may take for one answer while it is prepared.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Which keys are sent.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -139,27 +142,37 @@ pub(crate) fn measure(
 }
 
 /// Sends the exchange `count` times, to bring a server into a state.
-pub(crate) fn prepare(exchange: &Exchange, count: u64) {
+///
+/// # Errors
+/// With what it answered, if that is not what is expected.
+pub(crate) fn prepare(exchange: &Exchange, count: u64) -> Result<(), String> {
     on_one_thread(async {
         let left = Rc::new(Cell::new(count));
         let tasks: Vec<_> = (0..64)
-            .map(|_| {
-                let (mut exchange, left) = (exchange.clone(), Rc::clone(&left));
-                tokio::task::spawn_local(async move {
-                    let mut stream = connect(exchange.port).await.unwrap();
-                    let mut buffer = Vec::with_capacity(4096);
-                    while left.get() > 0 {
-                        left.set(left.get() - 1);
-                        let answer = once(&mut exchange, &mut stream, &mut buffer).await;
-                        assert_eq!(answer.unwrap(), exchange.expected);
-                    }
-                })
-            })
+            .map(|_| tokio::task::spawn_local(send(exchange.clone(), Rc::clone(&left))))
             .collect();
         for task in tasks {
-            task.await.unwrap();
+            task.await.unwrap()?;
         }
-    });
+        Ok(())
+    })
+}
+
+/// One connection, until nothing is left to send.
+async fn send(mut exchange: Exchange, left: Rc<Cell<u64>>) -> Result<(), String> {
+    let stream = connect(exchange.port).await;
+    let mut stream = stream.map_err(|error| format!("no connection ({error})"))?;
+    let mut buffer = Vec::with_capacity(4096);
+    while left.get() > 0 {
+        left.set(left.get() - 1);
+        let answer = once(&mut exchange, &mut stream, &mut buffer);
+        let answer = tokio::time::timeout(PATIENCE, answer).await;
+        let answer = answer.unwrap_or(Err("nothing, for too long"));
+        if answer != Ok(exchange.expected) {
+            return Err(format!("{answer:?} instead of {:?}", exchange.expected));
+        }
+    }
+    Ok(())
 }
 
 /// Connections that have had one answer and ask for nothing more.

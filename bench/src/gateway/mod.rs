@@ -6,6 +6,7 @@
 //! | `load` | the generator: closed loop, one thread |
 //! | `servers` | how each server is started |
 //! | `handlers` | the handler behind everything, and the hand-written peer |
+//! | `peers` | the peers that come from a registry, if they are installed |
 //! | `table` | rounds, medians, ratios |
 //! | `scale` | the cost per request with many stored keys and many idle connections |
 //!
@@ -16,6 +17,7 @@
 
 pub(crate) mod handlers;
 mod load;
+mod peers;
 mod scale;
 mod servers;
 mod table;
@@ -29,6 +31,7 @@ use std::time::Duration;
 use crate::process::{Process, end_with_signals, remove_at_signal};
 use crate::redis::Redis;
 use load::{Exchange, Keys, measure, prepare};
+use peers::Peers;
 use servers::ANSWER_BYTES;
 use table::Contestant;
 use wire::{Answer, Request};
@@ -45,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) seconds: u64,
     pub(crate) connections: u64,
     pub(crate) keys: u64,
+    /// Where the peers from registries are installed.
+    pub(crate) peers: Option<&'static str>,
 }
 
 /// How much load, for how long.
@@ -62,6 +67,7 @@ struct Stage {
     nginx: Option<Process>,
     haproxy: Option<Process>,
     peer: Option<(Process, Redis)>,
+    peers: Peers,
 }
 
 pub(crate) fn run(options: Options) {
@@ -81,7 +87,7 @@ pub(crate) fn run(options: Options) {
     );
     // Numbers of keys: low ones are replayed, so new ones begin above them.
     let next = Rc::new(Cell::new(1 << 32));
-    let stage = Stage::start(&path);
+    let stage = Stage::start(&path, options.peers);
     let mut contestants = stage.contestants(&next);
     contestants.retain(|one| options.only.is_none_or(|only| one.name.contains(only)));
     for _ in 0..effort.rounds {
@@ -109,7 +115,7 @@ pub(crate) fn run(options: Options) {
 }
 
 impl Stage {
-    fn start(path: &Path) -> Self {
+    fn start(path: &Path, peers: Option<&str>) -> Self {
         let told = |why: &String| println!("not measured here: {why}");
         let upstream = servers::upstream(path);
         let store = path.join("store");
@@ -118,6 +124,7 @@ impl Stage {
             nginx: servers::nginx(&upstream, path).inspect_err(told).ok(),
             haproxy: servers::haproxy(&upstream, path).inspect_err(told).ok(),
             peer: servers::redis_peer(path).inspect_err(told).ok(),
+            peers: Peers::start(peers.map(Path::new), &upstream, path),
             upstream,
         };
         let ports = [
@@ -125,7 +132,7 @@ impl Stage {
             stage.peer.as_ref().map(|(peer, _)| peer.port),
         ];
         for port in ports.into_iter().flatten() {
-            prepare(&replay(port, false), REPLAYED_KEYS);
+            prepare(&replay(port, false), REPLAYED_KEYS).unwrap();
         }
         stage
     }
@@ -167,6 +174,7 @@ impl Stage {
                 nginx,
             ));
         }
+        all.extend(self.peers.contestants(upstream, next));
         all
     }
 

@@ -5,7 +5,7 @@ use crate::machine::median;
 use crate::process::Process;
 
 /// Ratios that the design aims at: what, of which, target.
-const TARGETS: [(&str, &str, Option<f64>); 7] = [
+const TARGETS: [(&str, &str, Option<f64>); 13] = [
     (
         "onlyonce, new keys, durable",
         "nginx, plain proxy",
@@ -19,6 +19,24 @@ const TARGETS: [(&str, &str, Option<f64>); 7] = [
         None,
     ),
     ("onlyonce, replays", "axum + Redis, replays", None),
+    (
+        "onlyonce, new keys, durable",
+        "idempotent-proxy, new, memory",
+        Some(1.5),
+    ),
+    ("onlyonce, replays", "idempotent-proxy, replays", None),
+    (
+        "onlyonce, new keys, durable",
+        "axum-idempotent, new, memory",
+        None,
+    ),
+    ("onlyonce, replays", "axum-idempotent, replays", None),
+    (
+        "onlyonce, new keys, durable",
+        "Restate, new, durable",
+        Some(15.0),
+    ),
+    ("onlyonce, replays", "Restate, replays", None),
     ("onlyonce, replays", "nginx, static file", None),
     ("nginx, plain proxy", "handler, bare", None),
 ];
@@ -78,7 +96,7 @@ impl<'a> Contestant<'a> {
 /// What each contestant did.
 pub(crate) fn print(contestants: &[Contestant<'_>]) {
     println!(
-        "{:<28} {:>10} {:>8} {:>8} {:>8} {:>12} {:>10} {:>7} {:>10}",
+        "{:<30} {:>10} {:>8} {:>8} {:>8} {:>12} {:>10} {:>7} {:>10}",
         "",
         "requests/s",
         "p50 ms",
@@ -91,7 +109,7 @@ pub(crate) fn print(contestants: &[Contestant<'_>]) {
     );
     for one in contestants {
         println!(
-            "{:<28} {:>10.0} {:>8.2} {:>8.2} {:>8.1} {:>12.1} {:>10.1} {:>7} {:>10.2}",
+            "{:<30} {:>10.0} {:>8.2} {:>8.2} {:>8.1} {:>12.1} {:>10.1} {:>7} {:>10.2}",
             one.name,
             one.middle(|round| round.rate),
             one.middle(|round| round.p50_us) / 1e3,
@@ -107,7 +125,7 @@ pub(crate) fn print(contestants: &[Contestant<'_>]) {
         "\nCPU µs: of the server, per request; with behind: and of the handler or Redis that it uses.\n\
          memory: of the server's processes, at the end of a round. errors: must be 0.\n\
          generator: its share of one processor. It and the handler have their part of the machine.\n\
-         not measured here: peers of other ecosystems (idempotent-proxy, Restate, …)."
+         not measured here: middleware for other languages than Rust."
     );
 }
 

@@ -7,6 +7,9 @@
 const KEY: &str = "00000000-0000-4000-8000-000000000000";
 const KEY_DIGITS: usize = 12;
 
+/// A session of the key's own: the same digits first, and as many characters as ruts asks for.
+const SESSION: &str = "000000000000AAAAAAAAAA";
+
 /// The body of a request: a small write.
 const PAYLOAD: &str =
     r#"{"amount":1200,"currency":"EUR","account":"acc_29f1","reference":"2024-118"}"#;
@@ -15,22 +18,33 @@ const PAYLOAD: &str =
 #[derive(Clone)]
 pub(crate) struct Request {
     bytes: Vec<u8>,
-    digits_at: Option<usize>,
+    /// Where the digits of the key stand.
+    digits_at: Vec<usize>,
 }
 
 impl Request {
     /// A write with a key, as a client would send it. Every contestant gets the same.
     pub(crate) fn post(path: &str) -> Self {
+        Self::write(path, "")
+    }
+
+    /// The same in a session, for a server that keeps its answers in sessions.
+    pub(crate) fn post_in_session(path: &str) -> Self {
+        Self::write(path, &format!("Cookie: session={SESSION}\r\n"))
+    }
+
+    fn write(path: &str, cookie: &str) -> Self {
         let bytes = format!(
             "POST {path} HTTP/1.1\r\nHost: api.example\r\nUser-Agent: onlyonce-bench\r\n\
              Authorization: Bearer 4f1c9be2a7d84e53\r\nIdempotency-Key: \"{KEY}\"\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{PAYLOAD}",
+             {cookie}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{PAYLOAD}",
             PAYLOAD.len()
         );
-        let digits_at = bytes.find(KEY).map(|at| at + KEY.len() - KEY_DIGITS);
+        let of_key = bytes.find(KEY).map(|at| at + KEY.len() - KEY_DIGITS);
+        let of_session = bytes.find(SESSION);
         Self {
             bytes: bytes.into_bytes(),
-            digits_at,
+            digits_at: of_key.into_iter().chain(of_session).collect(),
         }
     }
 
@@ -41,14 +55,14 @@ impl Request {
         );
         Self {
             bytes: bytes.into_bytes(),
-            digits_at: None,
+            digits_at: Vec::new(),
         }
     }
 
     /// The request with the key of this number.
     pub(crate) fn with_key(&mut self, number: u64) -> &[u8] {
-        if let Some(at) = self.digits_at {
-            let digits = self.bytes.get_mut(at..at + KEY_DIGITS).unwrap();
+        for at in &self.digits_at {
+            let digits = self.bytes.get_mut(*at..at + KEY_DIGITS).unwrap();
             for (place, digit) in digits.iter_mut().rev().enumerate() {
                 let value = (number >> (4 * place)) & 15;
                 *digit = *b"0123456789abcdef".get(usize::from(value as u8)).unwrap();
@@ -63,6 +77,7 @@ impl Request {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body_bytes: usize,
+    /// By the header of most, or by the one that Restate has in its replays alone.
     pub(crate) replayed: bool,
 }
 
@@ -85,7 +100,10 @@ impl Answer {
                 Some(b'c' | b'C') => {
                     length = length.or_else(|| number(value(line, b"content-length:")?));
                 }
-                Some(b'i' | b'I') => replayed |= value(line, b"idempotency-replayed:").is_some(),
+                Some(b'i' | b'I') => {
+                    let marks: [&[u8]; 2] = [b"idempotency-replayed:", b"idempotency-expires:"];
+                    replayed |= marks.iter().any(|mark| value(line, mark).is_some());
+                }
                 _ => {}
             }
         }
