@@ -63,8 +63,7 @@ impl Server {
 
     /// The store on it, or on a proxy before it.
     pub(crate) async fn store(address: SocketAddr) -> RedisStore {
-        let query = std::env::var("BENCH_REDIS_QUERY").unwrap_or_default();
-        let options = RedisOptions::from_url(&format!("redis://{address}{query}")).unwrap();
+        let options = RedisOptions::from_url(&format!("redis://{address}")).unwrap();
         RedisStore::open(&options).await.unwrap()
     }
 

@@ -72,6 +72,9 @@ pub struct Tls {
 /// clock of a replica that is promoted may be ahead by this much before it drops a row early.
 pub(crate) const EXPIRY_GRACE_MIN: Duration = Duration::from_secs(3600);
 
+/// See [`RedisOptions::connections`].
+pub(crate) const CONNECTIONS: u16 = 4;
+
 /// How a [`RedisStore`](crate::RedisStore) is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisOptions {
@@ -100,8 +103,9 @@ pub struct RedisOptions {
     pub timeout: Duration,
     /// How long connecting may take, with TLS, password and a look at the settings. Default: 2 s.
     pub connect_timeout: Duration,
-    /// How many connections to each server. Default: 1, which takes all that a server can do; 8
-    /// with `wait_replicas`, because a connection that waits does nothing else.
+    /// How many connections to each server. Default: 4, because a server reads 16 KiB from each
+    /// before it syncs, and so a few large answers would fill a single one; 8 with
+    /// `wait_replicas`, because a connection that waits does nothing else.
     pub connections: u16,
     /// How long after its own deadline a settled row is dropped by the server itself. Default, and
     /// the least: 1 hour. The engine's sweep removes rows long before; this is for when no engine
@@ -131,7 +135,7 @@ impl RedisOptions {
             wait_timeout: Duration::from_secs(1),
             timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(2),
-            connections: 1,
+            connections: CONNECTIONS,
             expiry_grace: EXPIRY_GRACE_MIN,
             record_bytes_max: 16 << 20,
             allow_unsafe_persistence: false,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::options::{Address, Credentials, EXPIRY_GRACE_MIN, Layout, RedisOptions, Tls};
+use crate::options::{
+    Address, CONNECTIONS, Credentials, EXPIRY_GRACE_MIN, Layout, RedisOptions, Tls,
+};
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -142,7 +144,7 @@ fn read_query(options: &mut RedisOptions, query: &str) -> Parsed<()> {
         }
     }
     let default = match options.wait_replicas {
-        0 => 1,
+        0 => CONNECTIONS,
         _ => CONNECTIONS_WITH_WAIT,
     };
     options.connections = connections.unwrap_or(default);
@@ -291,7 +293,7 @@ mod tests {
         let options = parse("redis://[::1]").unwrap();
         assert_eq!(options.servers, [at("::1", 6379)]);
         assert_eq!(options.servers[0].to_string(), "[::1]:6379");
-        assert_eq!(options.connections, 1);
+        assert_eq!(options.connections, CONNECTIONS);
     }
 
     #[test]

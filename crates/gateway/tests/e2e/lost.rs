@@ -215,7 +215,8 @@ async fn a_pooled_connection_that_was_closed_is_no_unknown_outcome() {
 async fn a_pooled_connection_serves_the_next_request() {
     let upstream = Upstream::new();
     let proxy = onlyonce_conformance::FaultProxy::start(upstream.serve().await).expect("a port");
-    let gateway = Setup::new(proxy.address()).start().await;
+    let setup = Setup::new(proxy.address()).config("[limits]\nworkers = 1");
+    let gateway = setup.start().await;
     for number in 0..10 {
         let call = Call::payment(&format!("k{number}"));
         let answer = send_to(gateway.address, &call).await;

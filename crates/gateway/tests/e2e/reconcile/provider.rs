@@ -162,13 +162,14 @@ impl Provider {
             request.header("authorization"),
             request.header("idempotency-key")
         );
-        self.witness.record(&name).expect("the witness writes");
         let operation = request.header("onlyonce-operation").to_owned();
         let child = request.header("onlyonce-child-key").to_owned();
         self.with(|state| {
             state.payments.insert(operation, status);
             state.child_key = child;
         });
+        // Last: whoever sees the effect finds what came with it.
+        self.witness.record(&name).expect("the witness writes");
     }
 
     /// The whole name of an operation, of which a client knows the id.
