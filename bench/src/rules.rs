@@ -67,6 +67,7 @@ fn identity(secret: &Secret) {
         method: "POST",
         route: "payments",
         path: "/payments",
+        host: "",
     };
     measure("record id", || {
         RecordId::new(secret, ScopeParts::default(), &scope, &key)

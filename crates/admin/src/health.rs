@@ -46,14 +46,18 @@ pub(crate) async fn livez() -> Response {
 
 /// Whether requests should be sent here: the store answers in time, and the end is not near. An
 /// upstream that cannot be reached does not count: every instance would be unready at once, and
-/// replays, which need none, would fail too.
+/// replays, which need none, would fail too. Anybody may ask, so why the store does not answer is
+/// not told here: the engine's observer hears of it, and operators read it in the overview.
 pub(crate) async fn readyz<S: Store + ListStore>(State(shared): State<Arc<Shared<S>>>) -> Response {
     if shared.options.draining.load(Ordering::Acquire) {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n".into());
     }
     match shared.engine.check_store().await {
         Ok(_) => plain(StatusCode::OK, "ready\n".into()),
-        Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Err(_) => plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the store does not answer\n".into(),
+        ),
     }
 }
 

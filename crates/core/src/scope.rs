@@ -20,13 +20,15 @@ pub struct Scope<'a> {
     pub route: &'a str,
     /// The concrete path.
     pub path: &'a str,
+    /// The host that was asked for, in lower case and without a port. Empty where none is known.
+    pub host: &'a str,
 }
 
 /// Which parts of a [`Scope`] count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "a set of four independent yes-or-no choices"
+    reason = "a set of five independent yes-or-no choices"
 )]
 pub struct ScopeParts {
     /// Two principals never share a key.
@@ -37,6 +39,8 @@ pub struct ScopeParts {
     pub route: bool,
     /// The same key on two paths is two operations.
     pub path: bool,
+    /// The same key on two hosts is two operations.
+    pub host: bool,
 }
 
 impl Default for ScopeParts {
@@ -46,6 +50,7 @@ impl Default for ScopeParts {
             method: true,
             route: false,
             path: true,
+            host: false,
         }
     }
 }
@@ -69,6 +74,10 @@ impl RecordId {
         for (counts, part) in counted {
             hash.part(&[u8::from(counts)]);
             hash.part(if counts { part } else { &[] });
+        }
+        // Ids without a host are as they were before there was one; the number of parts tells.
+        if parts.host {
+            hash.part(scope.host.as_bytes());
         }
         hash.part(key.as_str().as_bytes());
         Self(hash.finish())
@@ -194,6 +203,7 @@ mod tests {
         method: "POST",
         route: "payments",
         path: "/payments",
+        host: "api.example",
     };
 
     fn id(parts: ScopeParts, scope: Scope<'_>, key: &str) -> RecordId {
@@ -247,6 +257,31 @@ mod tests {
                 },
                 "k"
             )
+        );
+    }
+
+    /// Keys that are stored already must be found as before.
+    #[test]
+    fn the_host_counts_only_where_asked_for() {
+        let (without, with) = (
+            ScopeParts::default(),
+            ScopeParts {
+                host: true,
+                ..ScopeParts::default()
+            },
+        );
+        let other = Scope {
+            host: "other.example",
+            ..SCOPE
+        };
+        assert_eq!(id(without, SCOPE, "k"), id(without, other, "k"));
+        assert_ne!(id(with, SCOPE, "k"), id(with, other, "k"));
+        let nowhere = Scope { host: "", ..SCOPE };
+        assert_ne!(id(with, nowhere, "k"), id(without, SCOPE, "k"));
+        assert_eq!(
+            id(without, SCOPE, "k").to_string(),
+            "8c0171c41b1364e3606cac5c348443390180410ce23c6468222164709c93a5ff",
+            "as before there were hosts"
         );
     }
 

@@ -30,6 +30,8 @@ pub enum Purpose {
     Reference,
     /// The id of a row that no client's key means, such as an entry of the audit trail.
     Note,
+    /// What tells a secret from another one without showing it.
+    Mark,
 }
 
 impl Purpose {
@@ -44,6 +46,7 @@ impl Purpose {
             Self::Seal => b"onlyonce.seal.v1",
             Self::Reference => b"onlyonce.reference.v1",
             Self::Note => b"onlyonce.note.v1",
+            Self::Mark => b"onlyonce.mark.v1",
         }
     }
 }

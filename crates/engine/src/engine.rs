@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
+use crate::marks::Opening;
 use crate::sweep::Said;
 use crate::tasks::Tasks;
 use crate::waiting::Waiting;
@@ -54,6 +55,12 @@ impl Policies {
     #[must_use]
     pub fn of(&self, route: &RouteName) -> &Arc<Policy> {
         self.by_route.get(route.as_str()).unwrap_or(&self.default)
+    }
+
+    /// How long a settled key is kept at most.
+    pub(crate) fn retention_max(&self) -> Duration {
+        let all = self.by_route.values().map(|policy| policy.retention());
+        all.fold(self.default.retention(), Duration::max)
     }
 
     pub(crate) fn default_policy(&self) -> &Policy {
@@ -343,7 +350,8 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
     /// Asks the store for its time and secret, and starts sweeping.
     ///
     /// # Errors
-    /// When the store fails.
+    /// When the store fails, or its keys were made with a secret that was not given: under another
+    /// one they would not be found, and their retries would execute again.
     pub async fn open(self) -> Result<Engine<S, R>, EngineError> {
         let runtime = self.runtime;
         let config = EngineConfig {
@@ -353,26 +361,38 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             rounds_max: self.config.rounds_max.max(1),
             ..self.config
         };
+        let (is_stores_own, previous) = (self.secret.is_none(), self.previous_secret);
         let asking = async {
             let now = self.store.now().await?;
             let secret = match self.secret {
                 Some(secret) => secret,
                 None => Secret::new(self.store.secret(runtime.entropy()).await?),
             };
-            Ok::<_, StoreError>((now, secret))
+            let opening = Opening {
+                current: &secret,
+                previous: previous.as_ref(),
+                is_stores_own,
+                now,
+                retention: self.policies.retention_max(),
+                rounds_max: config.rounds_max,
+            };
+            opening.check(&self.store).await?;
+            Ok::<_, EngineError>((now, secret))
         };
         let answer = match select(pin!(asking), pin!(runtime.sleep(config.store_timeout))).await {
             Either::Left((answer, _)) => answer,
-            Either::Right(_) => Err(StoreError::unavailable("no answer when it was opened")),
+            Either::Right(_) => Err(StoreError::unavailable("no answer when it was opened").into()),
         };
         let (now, secret) = answer?;
+        // The same one twice is how a store without marks is told that the present one made its keys.
+        let previous_secret = previous.filter(|previous| *previous != secret);
         let inner = Arc::new(Inner {
             clock: ClockEstimate::new(now, runtime.elapsed()),
             store: self.store,
             config,
             policies: self.policies,
             secret,
-            previous_secret: self.previous_secret,
+            previous_secret,
             keyring: self.keyring,
             observer: self.observer,
             resolver: self.resolver,

@@ -1,5 +1,7 @@
 //! Why the engine could not decide. Refusals that the rules foresee are replies, not errors.
 
+use std::time::Duration;
+
 use onlyonce_core::SealError;
 use onlyonce_store::StoreError;
 use thiserror::Error;
@@ -32,4 +34,31 @@ pub enum EngineError {
     /// The stored response is encrypted and cannot be read. It is not executed again.
     #[error(transparent)]
     Seal(#[from] SealError),
+    /// The store was not opened: under these secrets its keys would not be found.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+}
+
+/// Why a store is not opened with the secrets that were given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SecretError {
+    /// The newest keys were made with one that is not given.
+    #[error("the store's keys were made with another hashing secret: give it as the previous one")]
+    Other,
+    /// The one before is no longer given, and keys that were made with it may still be stored.
+    #[error(
+        "keys that were made with the hashing secret before this one may be stored for another \
+         {} s: give it as the previous one until then",
+        left.as_secs() + 1
+    )]
+    Dropped {
+        /// For how much longer.
+        left: Duration,
+    },
+    /// There are keys, and nothing tells what they were made with.
+    #[error(
+        "the store has keys, and does not tell which hashing secret they were made with: give it \
+         as the previous one, also if it is the present one"
+    )]
+    Unmarked,
 }

@@ -154,6 +154,7 @@ impl<S: Store, R: Runtime> Guard<'_, S, R> {
             method: "",
             route: self.route,
             path: self.route,
+            host: "",
         };
         let payload = Payload {
             method: "",

@@ -16,6 +16,7 @@
 //! | the work's own task and its lease | `execute.rs` |
 //! | what happens when nobody asks | `sweep.rs` |
 //! | finding an operation by what somebody else calls it | `reference.rs` |
+//! | refusing a store whose keys were made with another secret | `marks.rs` |
 //! | rows that are no client's keys: the audit trail | [`Note`] |
 //! | running a plain async function under a key | [`Guard`] |
 
@@ -30,6 +31,7 @@ mod event;
 mod execute;
 mod execution;
 mod guard;
+mod marks;
 mod note;
 mod reference;
 mod reply;
@@ -43,10 +45,11 @@ mod waiting;
 
 pub use config::EngineConfig;
 pub use engine::{Engine, EngineBuilder, Policies};
-pub use error::EngineError;
+pub use error::{EngineError, SecretError};
 pub use event::{Event, Observer, Source, StoreOperation};
 pub use execution::{ChildKeys, Execution, Finished, Outcome};
 pub use guard::{Guard, GuardError};
+pub use marks::MARKS_ROUTE;
 pub use note::{KeptNote, Note};
 pub use reference::{REFERENCE_KEEP_MIN, REFERENCE_ROUTE, Referred};
 pub use reply::{Replay, Reply};

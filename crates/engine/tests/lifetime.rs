@@ -138,6 +138,8 @@ async fn a_new_key_costs_two_swaps_and_no_read_on_a_remote_store() {
     };
     let engine = faulty(&store).await;
     let runs = Arc::new(AtomicUsize::new(0));
+    store.swaps.store(0, Ordering::SeqCst);
+    store.loads.store(0, Ordering::SeqCst);
     engine
         .guard("pay", ANYBODY, "k")
         .run(b"", counted(&runs, "ch_1"))

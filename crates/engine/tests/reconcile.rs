@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{ANYBODY, EventLog, body, counted, kinds, name};
+use common::{ANYBODY, EventLog, body, counted, kinds, name, rows};
 use onlyonce_core::{
     Decision, Fence, Policy, Reconcile, Record, RecordId, Response, Secret, StateKind,
     StoredResponse, TombstoneReason, Upstream, Verdict,
@@ -25,7 +25,7 @@ use onlyonce_engine::{
     Engine, EngineConfig, Finished, Policies, REFERENCE_KEEP_MIN, Referred, Resolver,
 };
 use onlyonce_store::tiered::{MemoryCache, TieredOptions};
-use onlyonce_store::{Filter, ListStore, MemoryStore, Store, Tiered};
+use onlyonce_store::{ListStore, MemoryStore, Store, Tiered};
 
 const DEDUPES: Upstream = Upstream::Dedupes { reexecute: false };
 
@@ -273,8 +273,7 @@ async fn a_child_key_is_found_again_by_the_record_unless_the_secret_is_rotated()
         .run(b"", work)
         .await
         .unwrap();
-    let page = store.list(&Filter::default(), None, 10).await.unwrap();
-    let id = page.entries[0].id;
+    let id = rows(&store).await[0].0;
     let record = engine.inspect(&id).await.unwrap().unwrap();
     let given = given.lock().unwrap().clone();
     assert_eq!(engine.child_key(&id, &record, "card"), Some(given.clone()));
@@ -286,9 +285,10 @@ async fn a_child_key_is_found_again_by_the_record_unless_the_secret_is_rotated()
         keys.of(&id, later, "card"),
         keys.of(&id, record.created_at, "card")
     );
+    let own = store.secret([2; 32]).await.unwrap();
     let rotated = Engine::builder(store)
         .secret(Secret::new([1; 32]))
-        .previous_secret(Secret::new([2; 32]))
+        .previous_secret(Secret::new(own))
         .open()
         .await
         .unwrap();
@@ -365,13 +365,7 @@ async fn a_name_is_kept_for_days() {
     let (id, second) = (RecordId::from_bytes([1; 32]), Duration::from_secs(1));
     let now = engine.now();
     engine.refer("hook", "k", &id, now, second).await.unwrap();
-    let page = store.list(&Filter::default(), None, 10).await.unwrap();
-    let record = store
-        .load(&page.entries[0].id)
-        .await
-        .unwrap()
-        .unwrap()
-        .record;
+    let (_, record) = rows(&store).await.remove(0);
     let expires_at = record.state.deadline().unwrap();
     assert!(expires_at.since(now) >= REFERENCE_KEEP_MIN);
 }

@@ -15,6 +15,7 @@ use http::header;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper_util::rt::TokioIo;
+use onlyonce_core::UnknownReason;
 use onlyonce_engine::Policies;
 use onlyonce_http::{BoxError, Code, Execution, Problem, Settle};
 use onlyonce_store_postgres::execution_token;
@@ -202,6 +203,9 @@ fn failed(failure: &Failure) -> Response<ProxyBody> {
     let problem = problem.status(status);
     let mut response = problem.clone().into_response(base);
     response.extensions_mut().insert(settle);
+    // It is the gateway that says so, not the API.
+    let why = UnknownReason::NoCompleteAnswer;
+    response.extensions_mut().insert(why);
     // For a layer whose refusals look otherwise.
     response.extensions_mut().insert(Box::new(problem));
     response.map(|body| ProxyBody::Own(Some(body)))

@@ -255,6 +255,7 @@ async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Started, String
         builder = builder.keyring(ring);
     }
     let (secret, previous) = config.hashing_secrets()?;
+    let has_file = secret.is_some();
     if let Some(secret) = secret {
         builder = builder.secret(Secret::new(secret));
     }
@@ -266,7 +267,7 @@ async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Started, String
         builder = builder.resolver(probes);
     }
     let engine = builder.open().await;
-    let engine = engine.map_err(|error| format!("store: {error}"))?;
+    let engine = engine.map_err(|error| store::refused(&error, has_file))?;
     open.send_replace(Some(engine.child_keys()));
     Ok((engine, watching, telemetry))
 }

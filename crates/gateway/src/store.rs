@@ -1,5 +1,6 @@
 //! The store that a URL means.
 
+use onlyonce_engine::{EngineError, SecretError};
 use onlyonce_store::tiered::{MemoryCache, TieredOptions};
 use onlyonce_store::{BoxStore, ListStore, MemoryStore, Store, Tiered};
 use onlyonce_store_dynamodb::{DynamoOptions, DynamoStore};
@@ -115,6 +116,33 @@ async fn cached(store: impl Store + ListStore, cache: &Cache) -> Result<BoxStore
     }
     let cache = MemoryCache::new(cache.bytes);
     Ok(BoxStore::new(Tiered::new(store, cache, options)))
+}
+
+/// Why no engine runs on a store, with the setting to change. `has_file`: whether the hashing secret
+/// is in a file.
+pub(crate) fn refused(error: &EngineError, has_file: bool) -> String {
+    let EngineError::Secret(reason) = error else {
+        return named(error);
+    };
+    match reason {
+        SecretError::Other if has_file => {
+            "secret.previous_file: the store's keys were made with another secret, and would not be \
+             found: give that one here, or as `file` to go on with it"
+                .to_owned()
+        }
+        SecretError::Other => "secret.file: the store's keys were made with another secret than \
+                               its own, and would not be found: give that one"
+            .to_owned(),
+        SecretError::Dropped { left } => format!(
+            "secret.previous_file: keys that were made with the secret before this one may be \
+             stored for another {} h, and would not be found: give it until then",
+            left.as_secs().div_ceil(60 * 60)
+        ),
+        SecretError::Unmarked => "secret.previous_file: the store has keys, and does not tell \
+                                  which secret they were made with: give that one, also if it is \
+                                  the same as `file`"
+            .to_owned(),
+    }
 }
 
 /// A candidate for a store's secret, of which the first is kept.

@@ -59,6 +59,7 @@ mod dialect;
 mod execution;
 mod first_sent;
 mod forward;
+mod host;
 mod key;
 mod layer;
 mod observe;

@@ -356,6 +356,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             method: parts.method.as_str(),
             route: route.name.as_str(),
             path: parts.uri.path(),
+            host: &crate::host::counted(route, parts),
         };
         let lines = parts
             .headers

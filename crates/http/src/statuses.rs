@@ -9,7 +9,8 @@ use http::{HeaderMap, HeaderName};
 pub(crate) const OUTCOME_HEADER: HeaderName = HeaderName::from_static("onlyonce-outcome");
 
 /// What becomes of the key. Put into a response's extensions, it is the handler's own word and
-/// beats the status.
+/// beats the status. An [`UnknownReason`](onlyonce_core::UnknownReason) beside it says why an
+/// outcome is unknown, where that is not the handler's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settle {
     /// Executed: the response is stored and replayed.

@@ -87,16 +87,17 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     {
         let (said, status) = (self.said(&mut response), response.status());
         let refused = response.extensions_mut().remove::<Box<Problem>>();
+        let why = response.extensions_mut().remove::<UnknownReason>();
         if let Some(rule) = &route.dialect.request_id
             && !response.headers().contains_key(&rule.header)
         {
             // Before it is stored: a replay names it as the original one.
             rule.put(response.headers_mut(), &rule.id(&self.engine.entropy()));
         }
-        let reason = match said {
+        let reason = why.unwrap_or(match said {
             Some(_) => UnknownReason::HandlerSaidSo,
             None => UnknownReason::NoCompleteAnswer,
-        };
+        });
         match said.unwrap_or_else(|| by_status(route, attempt, status)) {
             Settle::Completed => complete(route, method, response).await,
             Settle::NotStored => passed(Outcome::Rejected, refused, response),

@@ -12,11 +12,21 @@ mod common;
 use axum::response::IntoResponse;
 use common::*;
 use http::StatusCode;
-use onlyonce_core::{State, StateKind};
+use onlyonce_core::{Record, RecordId, State, StateKind, UnknownReason};
 use onlyonce_engine::EngineConfig;
-use onlyonce_http::Pattern;
 use onlyonce_http::reconcile::{Memo, Noted, Notes, Template};
-use onlyonce_store::{Filter, ListStore, MemoryStore, Store};
+use onlyonce_http::{Pattern, Settle};
+use onlyonce_store::{Filter, ListStore, MemoryStore};
+
+/// The row of the only key.
+async fn row(store: &MemoryStore) -> (RecordId, Record) {
+    let page = store.list(&Filter::default(), None, 10).await.unwrap();
+    let rows = page.entries.into_iter();
+    let mut keys = rows
+        .map(|entry| (entry.id, entry.row.unwrap().record))
+        .filter(|(_, record)| !record.route.is_reserved());
+    keys.next().unwrap()
+}
 
 fn lost(_: usize) -> axum::response::Response {
     let outcome = [("onlyonce-outcome", "unknown")];
@@ -59,12 +69,43 @@ async fn a_settled_operation_needs_no_retry() {
     let router = Runs::default().created();
     let router = guard_with(store.clone(), limits, router, config(|_| {})).await;
     ask(&router, post("k")).await.assert_is(201, "run 1");
-    let page = store.list(&Filter::default(), None, 10).await.unwrap();
-    let path = format!("/.onlyonce/operations/{}", page.entries[0].id);
+    let (id, _) = row(&store).await;
+    let path = format!("/.onlyonce/operations/{id}");
     let status = ask(&router, get(&path)).await;
     assert_eq!(status.json()["state"], "completed");
     assert_eq!(status.header("retry-after"), "");
     assert_eq!(status.json().get("unknown"), None);
+}
+
+/// A proxy that got no answer says so in the same way as a handler that knows of no outcome.
+/// Operators must be able to tell the two apart.
+#[tokio::test]
+async fn an_outcome_that_nobody_told_is_not_called_the_handlers_word() {
+    for (why, reason) in [
+        (None, UnknownReason::HandlerSaidSo),
+        (
+            Some(UnknownReason::NoCompleteAnswer),
+            UnknownReason::NoCompleteAnswer,
+        ),
+    ] {
+        let store = MemoryStore::new();
+        let router = Runs::default().router(move |_| {
+            let mut response = StatusCode::BAD_GATEWAY.into_response();
+            response.extensions_mut().insert(Settle::Unknown);
+            if let Some(why) = why {
+                response.extensions_mut().insert(why);
+            }
+            response
+        });
+        let limits = EngineConfig::default();
+        let router = guard_with(store.clone(), limits, router, config(|_| {})).await;
+        ask(&router, post("k")).await;
+        let (_, record) = row(&store).await;
+        let State::Unknown { reason: noted, .. } = record.state else {
+            panic!("{record:?}");
+        };
+        assert_eq!(noted, reason);
+    }
 }
 
 /// What a question needs is noted while the outcome is open, and gone when it is known.
@@ -87,13 +128,7 @@ async fn what_is_noted_lasts_as_long_as_the_outcome_is_open() {
         let router = Runs::default().router(answer);
         let router = guard_with(store.clone(), limits, router, settings).await;
         ask(&router, post("k")).await;
-        let page = store.list(&Filter::default(), None, 10).await.unwrap();
-        let record = store
-            .load(&page.entries[0].id)
-            .await
-            .unwrap()
-            .unwrap()
-            .record;
+        let (_, record) = row(&store).await;
         assert_eq!(State::kind(&record.state), kind);
         let memo = Memo::parse(&record.memo);
         for (name, value) in [

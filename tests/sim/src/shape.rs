@@ -204,6 +204,7 @@ pub(crate) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
             method: "POST",
             route: "charges",
             path: "/charges",
+            host: "",
         };
         RecordId::new(&secret, defaults.scope(), &scope, &key.unwrap())
     };

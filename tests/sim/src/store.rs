@@ -214,6 +214,7 @@ impl World {
         let kind = |record: Option<&Record>| record.map(|record| record.state.kind());
         let from = kind(self.table.get(id).map(|row| &row.record));
         let to = kind(next.as_ref());
+        let is_key = next.as_ref().is_none_or(|next| !next.route.is_reserved());
         let completed = next.as_ref().and_then(|record| match &record.state {
             State::Completed { expires_at, .. } => Some(*expires_at),
             _ => None,
@@ -222,7 +223,9 @@ impl World {
             .table
             .swap((node, self.now_ms), id, expected, next, checked);
         if let Swap::Won(version) = swap {
-            self.counts.transition(from, to);
+            if is_key {
+                self.counts.transition(from, to);
+            }
             let operation = self.shape.operation(id);
             if let (Some(operation), Some(expires_at)) = (operation, completed) {
                 self.witness.completed(operation, expires_at.as_millis());

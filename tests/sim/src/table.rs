@@ -48,9 +48,10 @@ impl Table {
         self.rows.get(id)
     }
 
-    /// Every row.
+    /// Every row of a client's key.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&RecordId, &Row)> {
-        self.rows.iter()
+        let rows = self.rows.iter();
+        rows.filter(|(_, row)| !row.record.route.is_reserved())
     }
 
     /// The row as a reader gets it.

@@ -265,7 +265,9 @@ fn response(given: Given) -> Result<StoredResponse, Problem> {
     let lines = lines
         .iter()
         .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    let headers = HeaderBlock::from_lines(lines);
+    let Some(headers) = HeaderBlock::from_lines(lines) else {
+        return invalid("`headers` has a name or a value that is too long to be stored");
+    };
     let body = match (given.body, given.body_base64) {
         (None, None) => Bytes::new(),
         (Some(text), None) => text.into(),
@@ -277,7 +279,7 @@ fn response(given: Given) -> Result<StoredResponse, Problem> {
     };
     Ok(StoredResponse {
         status: given.status,
-        headers: headers.unwrap_or_default(),
+        headers,
         body,
         trailers: HeaderBlock::default(),
     })

@@ -126,6 +126,7 @@ impl Finder for Guards {
             method: "",
             route: &query.path,
             path: &query.path,
+            host: "",
         };
         let payload = onlyonce_core::fingerprint::Payload {
             method: "",

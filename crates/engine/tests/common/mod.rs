@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onlyonce_core::{Policy, Record, RecordId, StateKind, StoredResponse, Timestamp};
-use onlyonce_engine::{Engine, EngineConfig, Event, Finished, Observer, Policies, Reply};
+use onlyonce_engine::{
+    Engine, EngineConfig, Event, Finished, MARKS_ROUTE, Observer, Policies, Reply,
+};
 use onlyonce_store::{
     Filter, ListStore, MemoryStore, Row, Store, StoreError, StoreProfile, Swap, Version,
 };
@@ -178,13 +180,20 @@ impl Store for Faulty {
     }
 }
 
-/// The states of all rows.
-pub(crate) async fn kinds(store: &MemoryStore) -> Vec<StateKind> {
+/// All rows but the engine's own note of its secrets.
+pub(crate) async fn rows(store: &MemoryStore) -> Vec<(RecordId, Record)> {
     let page = store.list(&Filter::default(), None, 100).await.unwrap();
     page.entries
         .into_iter()
-        .map(|entry| entry.row.unwrap().record.state.kind())
+        .map(|entry| (entry.id, entry.row.unwrap().record))
+        .filter(|(_, record)| record.route.as_str() != MARKS_ROUTE)
         .collect()
+}
+
+/// Their states.
+pub(crate) async fn kinds(store: &MemoryStore) -> Vec<StateKind> {
+    let rows = rows(store).await.into_iter();
+    rows.map(|(_, record)| record.state.kind()).collect()
 }
 
 /// A quick engine over a store that fails as scripted.

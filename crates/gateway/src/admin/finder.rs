@@ -64,6 +64,13 @@ impl Finder for Routed {
                 route.name
             ));
         }
+        if route.policy.scope().host {
+            return Err(format!(
+                "keys of the route {} differ by the host that was asked for: list them by `route`, \
+                 or look for the id in the log",
+                route.name
+            ));
+        }
         let key = Key::from_header_lines([query.key.as_bytes()], route.policy.key());
         let key = key.map_err(|error| format!("`key`: {error}"))?;
         let payload = Payload {
@@ -81,6 +88,7 @@ impl Finder for Routed {
                 method: method.as_str(),
                 route: route.name.as_str(),
                 path: &query.path,
+                host: "",
             };
             let request = self.engine.request(&route.name, &key, &scope, &payload);
             ids.push(request.identity.id);

@@ -11,6 +11,9 @@ use crate::config::{InFlightKind, KeyNeed, Place, Route, Source, UpstreamKind};
 /// A client that retries from a queue or by hand does so within hours, not minutes.
 const RETENTION_SHORT: Duration = Duration::from_secs(60 * 60);
 
+/// After these, the next attempt runs.
+const FORGOTTEN: [Settle; 2] = [Settle::NotStored, Settle::Released];
+
 impl Checker<'_> {
     /// Every route; the default one first, because others inherit its risks.
     pub(super) fn routes(&mut self) {
@@ -118,11 +121,10 @@ impl Checker<'_> {
                  cannot happen",
             );
         }
-        let forgotten = [Settle::NotStored, Settle::Released];
         for (range, settle) in route
             .statuses
             .iter()
-            .filter(|(_, to)| forgotten.contains(to))
+            .filter(|(_, to)| FORGOTTEN.contains(to))
         {
             if *range.start() < 300 {
                 self.warn(
@@ -165,8 +167,15 @@ impl Checker<'_> {
             );
         }
         let statuses = route.statuses.table(profile.table(Statuses::default()));
-        let said = route.statuses.iter().any(|(range, _)| range.contains(&500));
-        let reruns = !said && statuses.of(500) == Settle::Released;
+        // A 503 says that nothing was done. What the route itself says about a status is not the
+        // profile's choice.
+        let is_said = |status: u16| {
+            let mut said = route.statuses.iter();
+            said.any(|(range, _)| range.contains(&status))
+        };
+        let reruns = (500..=599)
+            .filter(|status| *status != 503 && !is_said(*status))
+            .any(|status| FORGOTTEN.contains(&statuses.of(status)));
         if reruns && route.upstream == UpstreamKind::Opaque {
             self.warn(
                 &key("profile"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use http::HeaderName;
+use http::{HeaderName, header};
 use onlyonce_core::json::Pointer;
 use onlyonce_http::reconcile::{ResponseRule, Rule, Scalar, Scheme, StatusFrom, Template, Test};
 
@@ -87,6 +87,17 @@ impl Field for Template {
     }
 }
 
+/// Headers that carry no credentials.
+const HARMLESS: [HeaderName; 7] = [
+    header::ACCEPT,
+    header::ACCEPT_LANGUAGE,
+    header::CACHE_CONTROL,
+    header::CONTENT_TYPE,
+    header::ORIGIN,
+    header::PRAGMA,
+    header::USER_AGENT,
+];
+
 /// Headers with places.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Headers(pub(crate) Vec<(HeaderName, Template)>);
@@ -133,9 +144,22 @@ impl Field for Headers {
         read_headers(value, "{ \"accept\" = \"application/json\" }").map(Self)
     }
 
+    /// What stands in a header of an unusual name may be a credential, and is not shown.
     fn write(&self) -> Option<String> {
-        write_headers(&self.0)
+        let shown = self.0.iter().map(|(name, value)| {
+            let is_harmless = HARMLESS.contains(name) || !says_something(value);
+            let value = if is_harmless { value.as_str() } else { "***" };
+            (name.clone(), value.to_owned())
+        });
+        write_headers(&shown.collect::<Vec<_>>())
     }
+}
+
+/// Whether a value has more than places and what stands between them.
+fn says_something(value: &Template) -> bool {
+    value
+        .texts()
+        .any(|text| text.contains(char::is_alphanumeric))
 }
 
 impl Field for HeadersFile {

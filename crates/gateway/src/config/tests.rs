@@ -122,6 +122,25 @@ fn what_is_printed_loads_back_to_the_same() {
     }
 }
 
+/// Whoever may read may ask for the configuration. A credential can have any header's name.
+#[test]
+fn headers_of_unusual_names_are_not_shown() {
+    let text = "[upstream]\nurls = [\"http://a\"]\n[[probe]]\nname = \"p\"\n\
+                url = \"https://p.example/{key}\"\ncompleted = [{ status = \"200\" }]\n\
+                headers = { \"Accept\" = \"text/plain\", \"X-Vault-Token\" = \"hunter2\", \
+                \"x-mixed\" = \"hunter2 {key}\", \"x-key\" = \"{key} {child:card}\" }\n";
+    let printed = load(text).unwrap().to_toml();
+    assert!(!printed.contains("hunter2"), "{printed}");
+    for line in [
+        "\"accept\" = \"text/plain\"",
+        "\"x-vault-token\" = \"***\"",
+        "\"x-mixed\" = \"***\"",
+        "\"x-key\" = \"{key} {child:card}\"",
+    ] {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+}
+
 #[test]
 fn flags_win_over_the_environment_and_that_over_the_file() {
     let text = "listen = \"127.0.0.1:1\"\n[upstream]\nurls = [\"http://a\"]\n";

@@ -316,18 +316,19 @@ impl Field for ForwardKey {
 
 impl Field for ScopeParts {
     fn read(value: &Value) -> Result<Self, Wrong> {
-        const NAMES: [&str; 4] = ["principal", "method", "path", "route"];
+        const NAMES: [&str; 5] = ["principal", "method", "path", "route", "host"];
         let names = Vec::<String>::read(value)?;
         if let Some(name) = names.iter().find(|name| !NAMES.contains(&name.as_str())) {
             return no_such_choice(name, &NAMES);
         }
-        let [principal, method, path, route] =
+        let [principal, method, path, route, host] =
             NAMES.map(|part| names.iter().any(|name| name == part));
         Ok(Self {
             principal,
             method,
             route,
             path,
+            host,
         })
     }
 
@@ -337,6 +338,7 @@ impl Field for ScopeParts {
             (self.method, "method"),
             (self.path, "path"),
             (self.route, "route"),
+            (self.host, "host"),
         ];
         let counted = parts.into_iter().filter(|(counts, _)| *counts);
         let names: Vec<_> = counted.map(|(_, name)| name.to_owned()).collect();

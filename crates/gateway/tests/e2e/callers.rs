@@ -40,6 +40,28 @@ async fn a_trusted_header_names_the_caller() {
     stage.finish();
 }
 
+/// Two APIs behind one gateway, told apart by their names alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_on_two_hosts_is_two_operations_where_the_host_counts() {
+    let scope =
+        "[[route]]\npath = \"/{*rest}\"\nscope = [\"principal\", \"method\", \"path\", \"host\"]";
+    for (config, executed) in [("", 1), (scope, 2)] {
+        let api = Scripted::start(|mut wire, seen| async move {
+            while seen.request(&mut wire).await.is_some() {
+                wire.send(OK).await;
+            }
+        })
+        .await;
+        let gateway = Setup::new(api.address).config(config).start().await;
+        for host in ["a.example", "A.example:80", "b.example"] {
+            let call = Call::payment("k").header("host", host);
+            let answer = send_to(gateway.address, &call).await;
+            assert_eq!(answer.status.as_u16(), 201, "{answer:?}");
+        }
+        assert_eq!(api.seen.count("k"), executed, "{config}");
+    }
+}
+
 fn token(subject: &str, lasts_seconds: i64, secret: &[u8], algorithm: Algorithm) -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

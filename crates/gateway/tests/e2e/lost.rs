@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::Method;
 use onlyonce_conformance::http_suite::{Answer, Upstream};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -121,6 +122,19 @@ async fn a_reset_after_the_request_was_read_is_unknown_for_good() {
         assert_unknown(&gateway, &call, 502).await;
         assert_eq!(upstream.seen.count(how), 1);
     }
+    assert_no_answer(&gateway, 2).await;
+}
+
+/// Operators read that no answer came, not that the API said something.
+async fn assert_no_answer(gateway: &Gateway, count: usize) {
+    let call =
+        Call::new(Method::GET, "/api/v1/keys?state=unknown").header("host", "127.0.0.1:8081");
+    let list = send_to(gateway.admin, &call).await.json();
+    let keys = list["keys"].as_array().expect("a list");
+    assert_eq!(keys.len(), count, "{list}");
+    for key in keys {
+        assert_eq!(key["unknown"]["reason"], "no_complete_answer", "{list}");
+    }
 }
 
 /// An upstream that takes too long may still be charging the card.
@@ -141,6 +155,7 @@ async fn a_slow_upstream_is_unknown_and_not_asked_again() {
     assert_unknown(&gateway, &half, 502).await;
     assert_eq!(upstream.seen.count("silent"), 1);
     assert_eq!(upstream.seen.count("half"), 1);
+    assert_no_answer(&gateway, 2).await;
 }
 
 /// A dripping upstream keeps every pause short and never ends; `total_timeout` ends it.

@@ -49,6 +49,7 @@ mod mismatch;
 mod operators;
 mod power;
 mod reconcile;
+mod secrets;
 mod shared;
 mod signals;
 mod slow;

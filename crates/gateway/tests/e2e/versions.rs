@@ -16,7 +16,10 @@ const PREVIOUS: u8 = 1;
 /// One that this build does not know.
 const FUTURE: u8 = 9;
 
-/// A store whose only row can be read and written in its raw form.
+/// The row of the only key, not the engine's own.
+const KEY: &str = "WHERE route NOT LIKE 'onlyonce.%'";
+
+/// A store whose only key's row can be read and written in its raw form.
 trait Raw: Server {
     /// Makes the row what the previous version would have left: completed as it is, or at work
     /// with a lease that has ended, its gateway gone.
@@ -28,7 +31,8 @@ trait Raw: Server {
 
 impl Raw for Postgres {
     fn as_before(&self, is_done: bool) {
-        let version = query(self, "SELECT record_version FROM onlyonce_record");
+        let version = format!("SELECT record_version FROM onlyonce_record {KEY}");
+        let version = query(self, &version);
         assert_eq!(version, "1", "the columns mean what they meant before");
         let as_before = if is_done {
             "memo = ''"
@@ -40,7 +44,7 @@ impl Raw for Postgres {
         // As it was counted then.
         for statement in [
             "ALTER TABLE onlyonce_record DISABLE TRIGGER onlyonce_draw_version",
-            &format!("UPDATE onlyonce_record SET version = 7, {as_before}"),
+            &format!("UPDATE onlyonce_record SET version = 7, {as_before} {KEY}"),
             "ALTER TABLE onlyonce_record ENABLE TRIGGER onlyonce_draw_version",
         ] {
             let _ = query(self, statement);
@@ -48,7 +52,7 @@ impl Raw for Postgres {
     }
 
     fn as_of_the_future(&self) {
-        let update = format!("UPDATE onlyonce_record SET record_version = {FUTURE}");
+        let update = format!("UPDATE onlyonce_record SET record_version = {FUTURE} {KEY}");
         let _ = query(self, &update);
     }
 }
@@ -84,18 +88,26 @@ impl Raw for RedisServer {
     }
 }
 
-/// The key, id and bytes of the only row.
+/// The key, id and bytes of the only row that is not the engine's own.
 fn raw_row(server: &RedisServer) -> (String, RecordId, Vec<u8>) {
-    let key = server.cli(&["KEYS", "onlyonce:*:r:*"]);
-    let (_, id) = key.rsplit_once(':').expect("a key");
-    let id = RecordId::from_hex(id).expect("an id");
+    let keys = server.cli(&["KEYS", "onlyonce:*:r:*"]);
+    let mut rows = keys.lines().filter_map(|key| {
+        let (_, id) = key.rsplit_once(':').expect("a key");
+        let id = RecordId::from_hex(id).expect("an id");
+        let bytes = raw_bytes(server, key);
+        let record = codec::decode(&id, &bytes[8..].to_vec().into()).expect("a row");
+        (!record.route.is_reserved()).then(|| (key.to_owned(), id, bytes))
+    });
+    rows.next().expect("a row")
+}
+
+fn raw_bytes(server: &RedisServer, key: &str) -> Vec<u8> {
     let script = "return (redis.call('GET', KEYS[1]):gsub('.', function(c) \
                   return string.format('%02x', string.byte(c)) end))";
-    let hex = server.cli(&["--raw", "EVAL", script, "1", &key]);
+    let hex = server.cli(&["--raw", "EVAL", script, "1", key]);
     let digits = hex.as_bytes().chunks(2);
     let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16);
-    let bytes = digits.map(|pair| byte(pair).expect("hex")).collect();
-    (key, id, bytes)
+    digits.map(|pair| byte(pair).expect("hex")).collect()
 }
 
 fn write_raw(server: &RedisServer, key: &str, bytes: &[u8]) {

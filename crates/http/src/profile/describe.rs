@@ -53,6 +53,7 @@ impl Profile {
             method,
             route,
             path,
+            host,
         } = scope;
         let caller = match &self.caller {
             Some(Caller::AwsAccessKey) => "access key id",
@@ -64,6 +65,7 @@ impl Profile {
             (method, "method"),
             (path, "path"),
             (route, "route"),
+            (host, "host"),
         ];
         let parts = parts.into_iter().filter(|(counts, _)| *counts);
         parts.map(|(_, name)| name).collect::<Vec<_>>().join(" + ")

@@ -291,7 +291,7 @@ fn memory(section: &Section<'_>, profile: &mut Profile) {
 }
 
 fn scope_parts(scope: Item<'_>) -> ScopeParts {
-    let known = ["principal", "method", "path", "route"].map(|name| (name, name));
+    let known = ["principal", "method", "path", "route", "host"].map(|name| (name, name));
     let names = scope.list().into_iter();
     let names: Vec<_> = names.filter_map(|item| item.choice(&known)).collect();
     ScopeParts {
@@ -299,6 +299,7 @@ fn scope_parts(scope: Item<'_>) -> ScopeParts {
         method: names.contains(&"method"),
         route: names.contains(&"route"),
         path: names.contains(&"path"),
+        host: names.contains(&"host"),
     }
 }
 

@@ -229,15 +229,19 @@ impl Template {
         if host.is_empty() || host.starts_with(':') {
             return Err(TemplateError::NoUrl);
         }
-        let texts = template.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text),
-            Part::Place(_) => None,
-        });
         let odd = |byte: u8| !byte.is_ascii_graphic() || b"#\"<>\\^`{|}".contains(&byte);
-        if texts.flat_map(|text| text.bytes()).any(odd) {
+        if template.texts().flat_map(str::bytes).any(odd) {
             return Err(TemplateError::Character);
         }
         Ok(template)
+    }
+
+    /// What stands before, between and behind the places.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(&**text),
+            Part::Place(_) => None,
+        })
     }
 
     /// Of a URL: whether it is encrypted, the host with its port, and whether nothing follows it.

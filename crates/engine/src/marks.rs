@@ -1,0 +1,200 @@
+//! Which secret a store's keys were made with, so that nobody opens it with another.
+//!
+//! Ids are hashes under the secret. An engine with another one would find no key that is there, and
+//! execute every retry again. So a row tells, by digests, the secret of the newest keys, and the
+//! one before it with the time until which its keys may be stored. It is there before the first
+//! key is, under an id that depends on no secret, and never expires. It is in the state
+//! `released`, which no cache keeps.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use onlyonce_core::fingerprint::Algorithm;
+use onlyonce_core::{
+    Fence, FieldDigests, Fingerprint, PrincipalDigest, Purpose, Record, RecordId, RouteName,
+    Secret, State, Timestamp,
+};
+use onlyonce_store::{Row, Store, StoreError, Swap};
+
+use crate::{EngineError, SecretError};
+
+/// The route that the row carries.
+pub const MARKS_ROUTE: &str = "onlyonce.secrets";
+
+/// The row never expires.
+const NEVER: Timestamp = Timestamp::from_millis(u64::MAX);
+/// By then every row is due that ever will be.
+const LAST: Timestamp = Timestamp::from_millis(u64::MAX - 1);
+
+const MARK_BYTES: usize = 16;
+
+/// Tells a secret from another one without showing it.
+type Mark = [u8; MARK_BYTES];
+
+/// The secrets that an engine opens a store with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening<'a> {
+    pub(crate) current: &'a Secret,
+    pub(crate) previous: Option<&'a Secret>,
+    /// Whether the current one is kept by the store itself.
+    pub(crate) is_stores_own: bool,
+    pub(crate) now: Timestamp,
+    /// How long a settled key is kept at most.
+    pub(crate) retention: Duration,
+    pub(crate) rounds_max: u32,
+}
+
+impl Opening<'_> {
+    /// Refuses secrets under which keys of the store would not be found, and else notes them.
+    ///
+    /// # Errors
+    /// When they are refused, or the store fails.
+    pub(crate) async fn check<S: Store>(&self, store: &S) -> Result<(), EngineError> {
+        let id = marks_id();
+        for _ in 0..self.rounds_max {
+            let seen = store.load(&id).await?;
+            let next = match &seen {
+                Some(row) => {
+                    let marks = Marks::of(row)?;
+                    let next = marks.next(self)?;
+                    if next == marks {
+                        return Ok(());
+                    }
+                    next
+                }
+                None if self.is_first(store, &id).await? => Marks::first(self),
+                None => return Err(SecretError::Unmarked.into()),
+            };
+            let record = next.record(self.now);
+            let expected = seen.map(|row| row.version);
+            match store.swap(&id, expected, Some(&record)).await {
+                Ok(Swap::Won(_)) => return Ok(()),
+                // Another process opens the store as well, or this write is there: look again.
+                Ok(Swap::Lost(_)) => {}
+                Err(error) if error.may_have_written() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let rounds = self.rounds_max;
+        Err(EngineError::Contended { rounds })
+    }
+
+    /// Whether a store without marks may be opened: it has no keys yet, or whoever opens it says
+    /// which secret they were made with.
+    async fn is_first<S: Store>(&self, store: &S, id: &RecordId) -> Result<bool, StoreError> {
+        if self.is_stores_own || self.previous.is_some() {
+            return Ok(true);
+        }
+        // Keys that another process made meanwhile came after its marks; those win the swap.
+        Ok(store.due(LAST, 1).await?.is_empty() || store.load(id).await?.is_some())
+    }
+}
+
+/// What the row says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Marks {
+    current: Mark,
+    /// The one before, and until when its keys may be stored.
+    retired: Option<(Mark, Timestamp)>,
+}
+
+impl Marks {
+    fn first(opening: &Opening<'_>) -> Self {
+        let current = mark(opening.current);
+        let previous = opening.previous.map(mark);
+        let until = opening.now.after(opening.retention);
+        Self {
+            current,
+            retired: previous
+                .filter(|previous| *previous != current)
+                .map(|previous| (previous, until)),
+        }
+    }
+
+    /// What it is to say once the store is open.
+    fn next(self, opening: &Opening<'_>) -> Result<Self, SecretError> {
+        let current = mark(opening.current);
+        let previous = opening.previous.map(mark);
+        let is_given = |mark: Mark| mark == current || Some(mark) == previous;
+        if !is_given(self.current) {
+            return Err(SecretError::Other);
+        }
+        match self.retired {
+            Some((mark, until)) if !is_given(mark) && !until.has_passed(opening.now) => {
+                let left = until.since(opening.now);
+                return Err(SecretError::Dropped { left });
+            }
+            Some(_) | None => {}
+        }
+        if self.current == current {
+            return Ok(self);
+        }
+        Ok(Self::first(opening))
+    }
+
+    fn of(row: &Row) -> Result<Self, StoreError> {
+        Self::read(&row.record.memo).ok_or_else(|| StoreError::Corrupt {
+            version: row.version,
+            reason: format!("{MARKS_ROUTE} ({}) is malformed", marks_id()).into(),
+        })
+    }
+
+    fn read(memo: &[u8]) -> Option<Self> {
+        let (current, rest) = memo.split_first_chunk()?;
+        if rest.is_empty() {
+            return Some(Self {
+                current: *current,
+                retired: None,
+            });
+        }
+        let (retired, until) = rest.split_first_chunk()?;
+        let until = u64::from_be_bytes(until.try_into().ok()?);
+        Some(Self {
+            current: *current,
+            retired: Some((*retired, Timestamp::from_millis(until))),
+        })
+    }
+
+    fn written(self) -> Bytes {
+        let mut memo = BytesMut::with_capacity(2 * MARK_BYTES + 8);
+        memo.put_slice(&self.current);
+        if let Some((retired, until)) = self.retired {
+            memo.put_slice(&retired);
+            memo.put_u64(until.as_millis());
+        }
+        memo.freeze()
+    }
+
+    fn record(self, now: Timestamp) -> Record {
+        Record {
+            fingerprint: Fingerprint {
+                algorithm: Algorithm::Raw,
+                digest: [0; 32],
+            },
+            fields: FieldDigests::default(),
+            fence: Fence::from_bytes([0; 16]),
+            attempt: 1,
+            state: State::Released { expires_at: NEVER },
+            created_at: now,
+            updated_at: now,
+            route: RouteName::new(MARKS_ROUTE).unwrap_or_default(),
+            principal: PrincipalDigest::default(),
+            response_schema: 0,
+            memo: self.written(),
+        }
+    }
+}
+
+/// The same in every store. No key has it: nobody's secret is all zeros, and keys are hashed for
+/// another purpose.
+fn marks_id() -> RecordId {
+    RecordId::note(&Secret::new([0; 32]), &[MARKS_ROUTE.as_bytes()])
+}
+
+fn mark(secret: &Secret) -> Mark {
+    let digest = secret.hash(Purpose::Mark).finish();
+    let (mark, _) = digest
+        .split_first_chunk()
+        .unwrap_or((&[0; MARK_BYTES], &[]));
+    *mark
+}
