@@ -111,9 +111,10 @@ impl RequestIds {
                 response.status().as_u16(),
                 response.extensions().get::<Code>(),
             );
-            match code {
-                Some(code) => tracing::debug!(status, code = code.as_str(), "refused"),
-                None => tracing::debug!(status, "answered"),
+            if let Some(code) = code {
+                tracing::debug!(status, code = code.as_str(), "refused");
+            } else {
+                tracing::debug!(status, "answered");
             }
             Ok(response)
         };

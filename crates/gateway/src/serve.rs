@@ -80,7 +80,7 @@ impl Gateway {
         let (stop, stopped) = watch::channel(false);
         let (stop_admin, admin_stopped) = watch::channel(false);
         let grace = config.running.drain_grace;
-        let bound = Bound::new(&config, &engine, &counts)?;
+        let bound = Bound::new(&config, &engine, &counts, &workers)?;
         let (address, admin) = (local(&bound.front)?, local(&bound.back)?);
         let traces = telemetry.telemetry.clone();
         let service = layer.layer(Traced::new(proxy, traces.clone()));
@@ -99,11 +99,7 @@ impl Gateway {
         let telemetry = telemetry.send(&config.telemetry, side.queues())?;
         let router = side.router();
         let mut listeners = vec![
-            tokio::spawn(bound.front.among(workers.handles()).serve(
-                answer,
-                stopped.clone(),
-                grace,
-            )),
+            tokio::spawn(bound.front.serve(answer, stopped.clone(), grace)),
             tokio::spawn(bound.back.serve(
                 move |request| router.clone().call(request),
                 admin_stopped,
@@ -198,6 +194,7 @@ impl Bound {
         config: &Config,
         engine: &Engine<BoxStore>,
         counts: &Arc<Counts>,
+        workers: &Workers,
     ) -> Result<Self, String> {
         let (reload, tls) = match tls::server(&config.tls)? {
             Some(server) => {
@@ -207,6 +204,7 @@ impl Bound {
             None => (None, None),
         };
         let front = bind("listen", config.top.listen, limits(config), tls)?;
+        let front = front.among(workers.handles());
         let back = bind("admin", config.top.admin, limits(config), None)?;
         let hooks = webhooks(config, engine, counts)?;
         let mut announcements = announce(config, &front, &back)?;
