@@ -47,7 +47,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     ) -> Result<(Applied, Slot), EngineError> {
         let inner = Arc::clone(self);
         let claiming: Claiming = Box::pin(async move { inner.apply(&id, &command, start).await });
-        let (result, slot) = Carried {
+        let (result, mut slot) = Carried {
             inner: Arc::clone(self),
             id,
             fence,
@@ -56,17 +56,20 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         }
         .await;
         if result.is_err() && may_hold_the_key(&result) {
-            self.give_back(id, fence);
+            self.give_back(id, fence, slot.take());
         }
         // The slot leaves with the first result, and there is only one.
         Ok((result?, slot.ok_or(EngineError::ShuttingDown)?))
     }
 
-    /// Releases a key under `fence`, if it is held under it, in a task of its own.
-    fn give_back(self: &Arc<Self>, id: RecordId, fence: Fence) {
+    /// Releases a key under `fence`, if it is held under it, in a task of its own, for which a
+    /// drain waits.
+    fn give_back(self: &Arc<Self>, id: RecordId, fence: Fence, slot: Option<Slot>) {
         let inner = Arc::clone(self);
-        self.runtime
-            .spawn(async move { inner.release(&id, fence).await });
+        self.runtime.spawn(async move {
+            inner.release(&id, fence).await;
+            drop(slot);
+        });
     }
 
     async fn release(&self, id: &RecordId, fence: Fence) {

@@ -1,8 +1,9 @@
 //! The operating system's entropy, asked for in larger pieces: a call costs more than its bytes.
 //!
 //! Every thread has a piece of its own. What was given out is wiped, so no byte is given out twice
-//! and none can be read later. (A copy of the process would share what is left of a piece; nothing
-//! here forks.)
+//! and none can be read later. A copy of the running process, by a fork or by a snapshot of its
+//! machine, would share what is left of a piece: nothing here forks, and a machine with a running
+//! engine must not be cloned.
 
 use std::cell::RefCell;
 

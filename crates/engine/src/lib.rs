@@ -49,7 +49,7 @@ pub use error::{EngineError, SecretError};
 pub use event::{Event, Observer, Source, StoreOperation};
 pub use execution::{ChildKeys, Execution, Finished, Outcome};
 pub use guard::{Guard, GuardError};
-pub use marks::MARKS_ROUTE;
+pub use marks::{MARKS_ROUTE, Marks, has_keys};
 pub use note::{KeptNote, Note};
 pub use reference::{REFERENCE_KEEP_MIN, REFERENCE_ROUTE, Referred};
 pub use reply::{Replay, Reply};

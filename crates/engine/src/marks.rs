@@ -14,7 +14,7 @@ use onlyonce_core::{
     Fence, FieldDigests, Fingerprint, PrincipalDigest, Purpose, Record, RecordId, RouteName,
     Secret, State, Timestamp,
 };
-use onlyonce_store::{Row, Store, StoreError, Swap};
+use onlyonce_store::{Row, Store, StoreError, Swap, Version};
 
 use crate::{EngineError, SecretError};
 
@@ -50,30 +50,17 @@ impl Opening<'_> {
     /// # Errors
     /// When they are refused, or the store fails.
     pub(crate) async fn check<S: Store>(&self, store: &S) -> Result<(), EngineError> {
-        let id = marks_id();
         for _ in 0..self.rounds_max {
-            let seen = store.load(&id).await?;
-            let next = match &seen {
-                Some(row) => {
-                    let marks = Marks::of(row)?;
-                    let next = marks.next(self)?;
-                    if next == marks {
-                        return Ok(());
-                    }
-                    next
-                }
-                None if self.is_first(store, &id).await? => Marks::first(self),
+            let seen = Marks::load(store).await?;
+            let next = match seen {
+                Some((marks, _)) => marks.next(self)?,
+                None if self.is_first(store).await? => Marks::first(self),
                 None => return Err(SecretError::Unmarked.into()),
             };
-            let record = next.record(self.now);
-            let expected = seen.map(|row| row.version);
-            match store.swap(&id, expected, Some(&record)).await {
-                Ok(Swap::Won(_)) => return Ok(()),
-                // Another process opens the store as well, or this write is there: look again.
-                Ok(Swap::Lost(_)) => {}
-                Err(error) if error.may_have_written() => {}
-                Err(error) => return Err(error.into()),
+            if next.write(store, seen, self.now).await? {
+                return Ok(());
             }
+            // Another process opens the store as well, or this write is there: look again.
         }
         let rounds = self.rounds_max;
         Err(EngineError::Contended { rounds })
@@ -81,24 +68,83 @@ impl Opening<'_> {
 
     /// Whether a store without marks may be opened: it has no keys yet, or whoever opens it says
     /// which secret they were made with.
-    async fn is_first<S: Store>(&self, store: &S, id: &RecordId) -> Result<bool, StoreError> {
+    async fn is_first<S: Store>(&self, store: &S) -> Result<bool, StoreError> {
         if self.is_stores_own || self.previous.is_some() {
             return Ok(true);
         }
         // Keys that another process made meanwhile came after its marks; those win the swap.
-        Ok(store.due(LAST, 1).await?.is_empty() || store.load(id).await?.is_some())
+        Ok(!has_keys(store).await? || Marks::load(store).await?.is_some())
     }
 }
 
-/// What the row says.
+/// Which secrets the keys of a store were made with, as its row says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Marks {
+pub struct Marks {
     current: Mark,
     /// The one before, and until when its keys may be stored.
     retired: Option<(Mark, Timestamp)>,
 }
 
+/// Whether a store has any row that will ever be due. Every key of a client is one.
+///
+/// # Errors
+/// When the store fails.
+pub async fn has_keys<S: Store>(store: &S) -> Result<bool, StoreError> {
+    Ok(!store.due(LAST, 1).await?.is_empty())
+}
+
 impl Marks {
+    /// The row that they are in: no key, and not to be copied like one.
+    #[must_use]
+    pub fn are_at(id: &RecordId) -> bool {
+        *id == marks_id()
+    }
+
+    /// Those of a store, and the version of their row; none where no engine has opened it.
+    ///
+    /// # Errors
+    /// When the store fails, or the row makes no sense.
+    pub async fn load<S: Store>(store: &S) -> Result<Option<(Self, Version)>, StoreError> {
+        let row = store.load(&marks_id()).await?;
+        row.map(|row| Ok((Self::of(&row)?, row.version)))
+            .transpose()
+    }
+
+    /// Those of the keys of two stores together; none where no engine would find them all.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Option<Self> {
+        let retired = match (self.retired, other.retired) {
+            (Some((one, until)), Some((two, later))) if one == two => Some((one, until.max(later))),
+            (Some(_), Some(_)) => return None,
+            (one, two) => one.or(two),
+        };
+        (self.current == other.current).then_some(Self { retired, ..self })
+    }
+
+    /// Writes them where `seen` was. Whether they are there; if not, look again.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn write<S: Store>(
+        self,
+        store: &S,
+        seen: Option<(Self, Version)>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        if seen.is_some_and(|(marks, _)| marks == self) {
+            return Ok(true);
+        }
+        let expected = seen.map(|(_, version)| version);
+        match store
+            .swap(&marks_id(), expected, Some(&self.record(now)))
+            .await
+        {
+            Ok(swap) => Ok(matches!(swap, Swap::Won(_))),
+            Err(error) if error.may_have_written() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn first(opening: &Opening<'_>) -> Self {
         let current = mark(opening.current);
         let previous = opening.previous.map(mark);

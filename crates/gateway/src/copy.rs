@@ -21,6 +21,7 @@ use onlyonce_core::{
     Fence, FieldDigests, Fingerprint, PrincipalDigest, Record, RecordId, RouteName, State,
     Timestamp,
 };
+use onlyonce_engine::{Marks, has_keys};
 use onlyonce_store::{
     BoxStore, Cursor, Filter, ListStore, Listed, Row, Store, StoreError, Swap, Version,
 };
@@ -40,6 +41,12 @@ const WRITES: usize = 64;
 const ROUNDS_MAX: usize = 8;
 
 const SAME_STORE: &str = "--from and --to are the same store: nothing was copied";
+
+const OTHER_SECRET: &str = "--to: the keys of this store were, or will be, made with another \
+    hashing secret, under which no copied key would be found: copy into an empty store";
+
+const UNMARKED: &str = "--from: this store does not tell which hashing secret its keys were made \
+    with: start a gateway on it once, with its own settings, then copy";
 
 /// How long the mark of a copy that was killed may stay. It is no key's, so it harms nobody.
 const MARK_STAYS: Duration = Duration::from_secs(600);
@@ -83,6 +90,7 @@ pub(crate) async fn run(args: CopyArgs) -> Result<String, String> {
     };
     copy.same_secret().await?;
     copy.are_two().await?;
+    copy.carry_marks().await?;
     let mut tally = Tally::default();
     copy.all(after, &mut tally).await?;
     let summary = summary(&tally, args.json);
@@ -156,11 +164,28 @@ impl Copy {
         if theirs == secret {
             return Ok(());
         }
-        Err(
-            "--to: this store has a hashing secret of its own, under which no copied key would \
-             be found: copy into an empty store"
-                .into(),
-        )
+        Err(OTHER_SECRET.into())
+    }
+
+    /// Which secret the keys were made with is told before the first of them is there, so that
+    /// nobody opens the copy with another one, however far it has come.
+    async fn carry_marks(&self) -> Result<(), String> {
+        let from = Marks::load(&self.from).await.map_err(reading)?;
+        let to = Marks::load(&self.to).await.map_err(writing)?;
+        let marks = match (from, to) {
+            (None, None) => return Ok(()),
+            (None, Some(_)) => return Err(UNMARKED.into()),
+            (Some(_), None) if has_keys(&self.to).await.map_err(writing)? => {
+                return Err(OTHER_SECRET.into());
+            }
+            (Some((from, _)), None) => from,
+            (Some((from, _)), Some((to, _))) => to.joined(from).ok_or(OTHER_SECRET)?,
+        };
+        let now = self.to.now().await.map_err(writing)?;
+        if marks.write(&self.to, to, now).await.map_err(writing)? {
+            return Ok(());
+        }
+        Err("--to: somebody else opened this store just now: copy again".into())
     }
 
     async fn all(&self, mut after: Option<Cursor>, tally: &mut Tally) -> Result<(), String> {
@@ -188,7 +213,8 @@ impl Copy {
         tally: &mut Tally,
         unfinished: &mut Vec<Unfinished>,
     ) -> Result<(), String> {
-        let writes = entries.into_iter().map(|Listed { id, row }| async move {
+        let keys = entries.into_iter().filter(|one| !Marks::are_at(&one.id));
+        let writes = keys.map(|Listed { id, row }| async move {
             match row {
                 Ok(row) => {
                     let is_settled = row.record.state.kind().is_settled();
@@ -343,5 +369,76 @@ fn go_on(error: &str, after: Option<Cursor>) -> String {
     match after {
         Some(Cursor(id)) => format!("{error}\ngo on with: --after {id}"),
         None => error.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onlyonce_core::Secret;
+    use onlyonce_engine::Engine;
+    use onlyonce_store::MemoryStore;
+
+    use super::*;
+
+    /// As a gateway with these secrets leaves it.
+    async fn opened(secret: u8, previous: Option<u8>) -> BoxStore {
+        let store = BoxStore::new(MemoryStore::new());
+        open(&store, secret, previous).await.unwrap();
+        store
+    }
+
+    async fn open(store: &BoxStore, secret: u8, previous: Option<u8>) -> Result<(), String> {
+        let builder = Engine::builder(store.clone()).secret(Secret::new([secret; 32]));
+        let builder = match previous {
+            Some(previous) => builder.previous_secret(Secret::new([previous; 32])),
+            None => builder,
+        };
+        let engine = builder.open().await.map_err(|error| error.to_string())?;
+        engine.drain(Duration::ZERO).await;
+        Ok(())
+    }
+
+    async fn carried(from: &BoxStore, to: &BoxStore) -> Result<(), String> {
+        let copy = Copy {
+            from: from.clone(),
+            to: to.clone(),
+            shows: false,
+        };
+        copy.carry_marks().await
+    }
+
+    async fn with_a_key(store: BoxStore) -> BoxStore {
+        let (id, now) = (RecordId::from_bytes([7; 32]), store.now().await.unwrap());
+        let swap = store.swap(&id, None, mark(now).as_ref()).await.unwrap();
+        assert!(matches!(swap, Swap::Won(_)));
+        store
+    }
+
+    /// A gateway with another secret would find none of the copied keys, and run each again.
+    #[tokio::test]
+    async fn keys_under_another_secret_are_not_copied() {
+        let (from, to) = (opened(1, None).await, opened(2, None).await);
+        assert_eq!(carried(&from, &to).await, Err(OTHER_SECRET.to_owned()));
+        let unmarked = with_a_key(BoxStore::new(MemoryStore::new())).await;
+        assert_eq!(
+            carried(&from, &unmarked).await,
+            Err(OTHER_SECRET.to_owned())
+        );
+        assert_eq!(carried(&unmarked, &to).await, Err(UNMARKED.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_copy_opens_with_the_secrets_of_its_source_and_no_others() {
+        let from = opened(1, Some(2)).await;
+        for to in [BoxStore::new(MemoryStore::new()), opened(1, None).await] {
+            carried(&from, &to).await.unwrap();
+            carried(&from, &to).await.unwrap();
+            assert!(
+                open(&to, 1, None).await.is_err(),
+                "keys under the one before"
+            );
+            assert!(open(&to, 3, None).await.is_err());
+            open(&to, 1, Some(2)).await.unwrap();
+        }
     }
 }

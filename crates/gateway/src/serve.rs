@@ -168,7 +168,6 @@ impl Gateway {
             // A listener ends after its grace; one that panicked has ended already.
             let _ = listener.await;
         }
-        self.workers.stop().await;
         self.side.close().await;
         if let Some(telemetry) = self.telemetry {
             telemetry.stop().await;
@@ -177,6 +176,8 @@ impl Gateway {
         if !counts.is_empty() {
             tracing::info!(counts, "probes and webhooks");
         }
+        // Last: a connection to the store may be one that a worker made.
+        self.workers.stop().await;
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, Handle};
@@ -63,8 +64,13 @@ impl Worker {
         let thread = thread::Builder::new().name(format!("onlyonce-{number}"));
         let thread = thread.spawn(move || {
             NUMBER.set(number);
-            // Nothing is ever sent: it ends when the sender is gone.
-            let _ = runtime.block_on(ended);
+            // Nothing is ever sent: it ends when the sender is gone. A worker that fails takes the
+            // executions of its connections with it, and every connection that it would be given.
+            let serve = AssertUnwindSafe(|| drop(runtime.block_on(ended)));
+            if catch_unwind(serve).is_err() {
+                tracing::error!(number, "a worker failed, and the process with it");
+                std::process::abort();
+            }
         })?;
         Ok(Self {
             handle,

@@ -34,6 +34,10 @@ const PERMIT_BYTES: u64 = 1024;
 /// free for the next process; dropping it inside a task is fine, and takes about as long as one
 /// sync.
 ///
+/// Of the callers of one thread, one is woken with the answers of all and hands the others on. So a
+/// future of this store must be polled when it is woken, or dropped: one that is kept and not
+/// polled keeps others waiting.
+///
 /// Reads run in the caller's task. They ask memory first; one that has to ask the disk blocks its
 /// thread for as long as that takes.
 #[derive(Clone)]

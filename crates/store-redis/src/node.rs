@@ -72,7 +72,7 @@ impl Node {
             .map_or_else(Vec::new, |found| found.warnings.clone())
     }
 
-    /// A connection, by turns.
+    /// A connection, by turns. While no other can be made, those that are open serve all callers.
     pub(crate) async fn link(
         &self,
         dialer: &Dialer,
@@ -90,7 +90,7 @@ impl Node {
             return Ok(link);
         }
         if let Some(failed) = self.still_failed() {
-            return Err(failed);
+            return self.any_open().ok_or(failed);
         }
         match self.connect(dialer, options).await {
             Ok(link) => {
@@ -101,9 +101,13 @@ impl Node {
             }
             Err(why) => {
                 self.note_failure(&why);
-                Err(why)
+                self.any_open().ok_or(why)
             }
         }
+    }
+
+    fn any_open(&self) -> Option<Arc<Link>> {
+        self.slots.iter().find_map(Slot::open)
     }
 
     /// Lets go of a connection that gave no answer. Others that wait on it are not disturbed.
@@ -125,7 +129,13 @@ impl Node {
             Err(NoServer::silent(reason))
         })?;
         let judgement = settings.judge(&self.address, options);
-        let judgement = judgement.map_err(NoServer::unusable)?;
+        let judgement = judgement.map_err(|why| {
+            // No other connection is any better.
+            for slot in &self.slots {
+                *lock(&slot.link) = None;
+            }
+            NoServer::unusable(why)
+        })?;
         let mut known = lock(&self.judgement);
         if known.as_ref() != Some(&judgement) {
             for warning in &judgement.warnings {

@@ -74,7 +74,7 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 async fn every_operation_is_one_round_trip() {
     let server = RedisServer::start();
     let _replica = RedisServer::replica_of(&server, &[]);
-    for options in ["", "?wait=1&connections=1"] {
+    for options in ["?connections=1", "?wait=1&connections=1"] {
         let _ = server.cli(&["FLUSHALL"]);
         let (address, trips) = counting(server.address()).await;
         let store = open(&format!("redis://{address}{options}")).await;
@@ -98,6 +98,18 @@ async fn every_operation_is_one_round_trip() {
         store.load(&id(1)).await.expect("a load");
         assert_eq!(round_trips(), 4, "the load");
         assert_eq!(calls(&server, "eval"), 0);
+    }
+}
+
+/// A server that takes no more connections is still used by those that there are.
+#[tokio::test]
+async fn one_connection_serves_when_no_other_can_be_made() {
+    let server = RedisServer::start();
+    let store = open(&format!("redis://{}", server.address())).await;
+    // The first is from opening.
+    let _ = server.cli(&["CONFIG", "SET", "maxclients", "1"]);
+    for number in 1..=20 {
+        claim(&store, number).await.expect("a claim");
     }
 }
 

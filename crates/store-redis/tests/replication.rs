@@ -66,7 +66,7 @@ async fn with_wait_an_acknowledged_claim_survives_a_failover() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_wait_a_claim_that_the_replica_lacks_is_not_acknowledged() {
     let (mut primary, replica, proxy) = pair().await;
-    let store = open(&format!("{}?wait=1&wait_timeout_ms=200", primary.url())).await;
+    let store = open(&format!("{}?wait=1&wait_timeout_ms=1000", primary.url())).await;
     claim(&store, 1).await.expect("a claim");
     proxy.set(Plan::to_client(Fault::Blackhole)).await;
     let lagging = claim(&store, 2).await.expect_err("nobody confirms it");

@@ -87,6 +87,9 @@ impl Field for Template {
     }
 }
 
+/// What is shown instead of a value that may be a credential.
+const HIDDEN: &str = "***";
+
 /// Headers that carry no credentials.
 const HARMLESS: [HeaderName; 7] = [
     header::ACCEPT,
@@ -141,14 +144,23 @@ fn write_headers<T: Field>(headers: &[(HeaderName, T)]) -> Option<String> {
 
 impl Field for Headers {
     fn read(value: &Value) -> Result<Self, Wrong> {
-        read_headers(value, "{ \"accept\" = \"application/json\" }").map(Self)
+        let headers = read_headers(value, "{ \"accept\" = \"application/json\" }")?;
+        let hidden = |(_, value): &&(HeaderName, Template)| value.as_str() == HIDDEN;
+        match headers.iter().find(hidden) {
+            // A provider that does not know who asks may say that it knows of no payment.
+            Some((name, _)) => Err(vec![format!(
+                "{name}: {HIDDEN} stands for a value that was not shown: write the value, or better \
+                 its file in `headers_file`"
+            )]),
+            None => Ok(Self(headers)),
+        }
     }
 
     /// What stands in a header of an unusual name may be a credential, and is not shown.
     fn write(&self) -> Option<String> {
         let shown = self.0.iter().map(|(name, value)| {
             let is_harmless = HARMLESS.contains(name) || !says_something(value);
-            let value = if is_harmless { value.as_str() } else { "***" };
+            let value = if is_harmless { value.as_str() } else { HIDDEN };
             (name.clone(), value.to_owned())
         });
         write_headers(&shown.collect::<Vec<_>>())

@@ -166,6 +166,27 @@ async fn logs_are_json_and_hold_no_key_no_token_and_no_body() {
     stage.finish();
 }
 
+/// Also a line of the task that executes says whose it is, and nobody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_says_which_request_it_is_about() {
+    let stage = Stage::with("[log]\nformat = \"json\"").await;
+    for id in ["mine", "yours"] {
+        let lost = Call::payment(&format!("{id}-key")).header("x-test-break", "panic");
+        let lost = lost.header("x-request-id", id);
+        stage.send(&lost).await.assert_problem(502, UNKNOWN);
+    }
+    let log = stage.gateway.log();
+    let lines = log.lines().map(serde_json::from_str);
+    let lines: Vec<serde_json::Value> = lines.map(|line| line.expect("JSON")).collect();
+    let lost = lines
+        .iter()
+        .filter(|line| line["message"] == "no answer from the upstream");
+    let about: Vec<_> = lost.map(|line| &line["request"]).collect();
+    let request = |id| serde_json::json!({ "id": id, "method": "POST", "path": "/payments" });
+    assert_eq!(about, [&request("mine"), &request("yours")]);
+    stage.finish();
+}
+
 /// Writes without a key pass only where that was asked for, and are counted in the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn optional_keys_let_writes_pass_and_say_so() {
