@@ -139,6 +139,9 @@ fn headers_of_unusual_names_are_not_shown() {
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
+    // Who takes what was printed for a configuration would ask as nobody.
+    let wrong = format!("{:?}", load(&printed).unwrap_err());
+    assert!(wrong.contains("headers_file"), "{wrong}");
 }
 
 #[test]
