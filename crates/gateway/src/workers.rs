@@ -2,8 +2,9 @@
 //!
 //! A connection stays with one worker, and so does everything that its requests need: timers, the
 //! tasks that execute, connections to the upstream. Nothing of it moves between processors, and no
-//! thread has to wake another one to hand it over. What is shared, the store and the admin side,
-//! lives in the runtime that the process began with.
+//! thread has to wake another one to hand it over. The sweep, the admin side and webhooks live in
+//! the runtime that the process began with; a connection to a shared store belongs to whoever made
+//! it, and serves everybody.
 
 use std::cell::Cell;
 use std::io;
