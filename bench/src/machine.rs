@@ -42,16 +42,20 @@ pub(crate) fn resident_bytes() -> u64 {
 /// Memory that a process holds, in bytes. What two processes share counts for both.
 pub(crate) fn resident_bytes_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        * 1024
+    kilobytes(&status, "VmRSS:") * 1024
+}
+
+/// The figure of the line that begins like this.
+fn kilobytes(lines: &str, name: &str) -> u64 {
+    let mut values = lines.lines().filter_map(|line| line.strip_prefix(name));
+    let value = values.next().unwrap().split_whitespace().next().unwrap();
+    value.parse().unwrap()
+}
+
+/// The memory of the machine, in bytes.
+pub(crate) fn machine_bytes() -> u64 {
+    let lines = std::fs::read_to_string("/proc/meminfo").unwrap();
+    kilobytes(&lines, "MemTotal:") * 1024
 }
 
 /// The processes that a process started, and those that they started.

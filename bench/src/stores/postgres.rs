@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 use super::limit::{Amount, Limit};
 use super::work::CALLERS;
+use crate::machine::machine_bytes;
 use crate::records::{body, claimed, completed};
 
 /// Where the keys begin that are claimed for `pgbench` to complete. Their versions are their
@@ -44,11 +45,21 @@ pub(crate) struct Server {
 impl Server {
     /// Syncs, and has the memory that `PostgreSQL` has by default. Holds these completed rows.
     pub(crate) async fn start(keys: Range<u64>) -> Self {
+        Self::with_buffers(keys, "128MB").await
+    }
+
+    /// The same with a quarter of the machine's memory, as the manual advises.
+    pub(crate) async fn with_memory(keys: Range<u64>) -> Self {
+        let megabytes = machine_bytes() / 4 / 1024 / 1024;
+        Self::with_buffers(keys, &format!("{megabytes}MB")).await
+    }
+
+    async fn with_buffers(keys: Range<u64>, shared_buffers: &str) -> Self {
         let options = ServerOptions {
             fsync: true,
             ..ServerOptions::default()
         };
-        let options = options.setting("shared_buffers", "128MB");
+        let options = options.setting("shared_buffers", shared_buffers);
         let process = Postgres::with(&options.setting("max_wal_size", "1GB"));
         let options = PostgresOptions::from_url(&process.url()).unwrap();
         migrate(&options).await.unwrap();

@@ -34,6 +34,9 @@ const DROP_IN_MS: &str = "90000000";
 /// How many of the keys there are go to the server at once.
 const FILL: usize = 500;
 
+/// How often a server is asked whether it has finished.
+const POLL: Duration = Duration::from_millis(200);
+
 /// A server.
 pub(crate) struct Server {
     process: RedisServer,
@@ -84,6 +87,23 @@ impl Server {
                 assert!(won.iter().all(|answer| *answer == 1), "a swap was lost");
             }
         }
+    }
+
+    /// Writes the log anew, as a server in use does from time to time: it is then as long as the
+    /// rows need, and not as their writing made it.
+    pub(crate) async fn rewrite_log(&self) {
+        let answer = self.process.cli(&["BGREWRITEAOF"]);
+        assert!(answer.contains("rewriting"), "{answer}");
+        let is_done = |info: &str| {
+            ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
+                .iter()
+                .all(|line| info.contains(line))
+        };
+        while !is_done(&self.process.cli(&["INFO", "persistence"])) {
+            tokio::time::sleep(POLL).await;
+        }
+        let info = self.process.cli(&["INFO", "persistence"]);
+        assert!(info.contains("aof_last_bgrewrite_status:ok"), "{info}");
     }
 
     /// The command of one swap of any key, of those that end like this.
