@@ -20,6 +20,9 @@ pub(crate) const CALLERS: usize = 64;
 /// How many write when rows are only to be there.
 const FILLERS: usize = 256;
 
+/// How many milliseconds apart they seem to have been written: two million in less than a day.
+const FILL_STEP_MS: u64 = 40;
+
 /// A claim that was won: the number of its key, and the version to complete it with.
 pub(crate) type Claim = (u64, Version);
 
@@ -145,16 +148,16 @@ impl<S: Store> Work<S> {
         Done::new(done)
     }
 
-    /// Puts completed rows there.
+    /// Puts completed rows there, with deadlines as if they had been written one after another.
     pub(crate) async fn fill(&self, keys: Range<u64>) {
-        let (store, record) = (
-            Arc::clone(&self.store),
-            Arc::new(completed(self.time, &self.body)),
-        );
+        let (store, body, time) = (Arc::clone(&self.store), self.body.clone(), self.time);
         let next = AtomicU64::new(keys.start);
         many(FILLERS, Duration::MAX, move || {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let (store, record) = (Arc::clone(&store), Arc::clone(&record));
+            let store = Arc::clone(&store);
+            let before_ms = keys.end.saturating_sub(number) * FILL_STEP_MS;
+            let written_at = Timestamp::from_millis(time.as_millis().saturating_sub(before_ms));
+            let record = completed(written_at, &body);
             async move {
                 if number >= keys.end {
                     return None;

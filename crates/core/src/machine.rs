@@ -53,6 +53,23 @@ const FENCED: (Decision, Next) = (Decision::Fenced, Next::Keep);
 const NOT_DUE: (Decision, Next) = (Decision::NotDue, Next::Keep);
 const ALREADY_SETTLED: (Decision, Next) = (Decision::AlreadySettled, Next::Keep);
 
+/// Whether the executor itself said that it does not know.
+///
+/// It may have two voices: its own transaction, which says so, and the status of its answer, from
+/// which others conclude. A `503` after a lost connection to the bank must not free the key. Only
+/// whoever finds out settles it: a probe, a webhook, a person, or the executor's transaction.
+fn is_own_doubt(state: &State) -> bool {
+    match state {
+        State::Unknown { reason, .. } | State::DeadLetter { reason, .. } => {
+            *reason == UnknownReason::HandlerSaidSo
+        }
+        State::Executing { .. }
+        | State::Released { .. }
+        | State::Completed { .. }
+        | State::Expired { .. } => false,
+    }
+}
+
 /// What every rule knows.
 struct Rules<'a> {
     policy: &'a Policy,
@@ -144,7 +161,8 @@ impl Rules<'_> {
     }
 
     /// The executor's own word that it happened beats whatever was presumed meanwhile, for as
-    /// long as nobody else was granted the key.
+    /// long as nobody else was granted the key. It does not beat its own word that it does not
+    /// know: see [`is_own_doubt`].
     fn complete(
         &self,
         record: Option<&Record>,
@@ -154,7 +172,8 @@ impl Rules<'_> {
         let Some(record) = record.filter(|record| record.fence == fence) else {
             return FENCED;
         };
-        match record.state {
+        match &record.state {
+            doubted if is_own_doubt(doubted) => ALREADY_SETTLED,
             State::Executing { .. }
             | State::Unknown { .. }
             | State::DeadLetter { .. }
@@ -170,7 +189,8 @@ impl Rules<'_> {
         let Some(record) = record.filter(|record| record.fence == fence) else {
             return FENCED;
         };
-        match record.state {
+        match &record.state {
+            doubted if is_own_doubt(doubted) => ALREADY_SETTLED,
             State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
                 (Decision::Settled, self.put(record, self.released()))
             }
@@ -188,7 +208,8 @@ impl Rules<'_> {
         if record.fence != fence {
             return FENCED;
         }
-        match record.state {
+        match &record.state {
+            doubted if is_own_doubt(doubted) => ALREADY_SETTLED,
             // An earlier attempt may have been executed; the upstream recognises this one by the
             // key that both carry. Forgetting the row would give the next one another key.
             State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. }

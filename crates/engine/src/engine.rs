@@ -126,10 +126,12 @@ impl<S: Store, R: Runtime> Engine<S, R> {
         Ok(self.inner.load(id).await?.map(|row| row.record))
     }
 
-    /// A principal as records carry it.
+    /// Whether a record's principal is this one, under the secret in force or the previous one.
     #[must_use]
-    pub fn principal_digest(&self, principal: &[u8]) -> PrincipalDigest {
-        PrincipalDigest::new(&self.inner.secret, principal)
+    pub fn is_principal(&self, digest: PrincipalDigest, principal: &[u8]) -> bool {
+        let secrets = std::iter::once(&self.inner.secret).chain(&self.inner.previous_secret);
+        let mut digests = secrets.map(|secret| PrincipalDigest::new(secret, principal));
+        digests.any(|own| own == digest)
     }
 
     /// Unpredictable bytes, from where the engine takes its own.

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::config::{Config, ConfigErrors, Finding, Place, Source, StoreUrl};
-use crate::{admin, principal};
+use crate::{admin, principal, tls};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -95,6 +95,14 @@ impl Checker<'_> {
         self.report.warnings.push(self.config.finding(key, text));
     }
 
+    /// A file with authorities to trust.
+    fn trusted(&mut self, key: &str, setting: &'static str, file: Option<&Path>) {
+        let Some(file) = file else { return };
+        if let Err(reason) = tls::client(setting, Some(file), false) {
+            self.error(key, reason.text);
+        }
+    }
+
     fn files(&mut self) {
         let config = self.config;
         if let Err(reason) = principal::build(&config.principal) {
@@ -110,20 +118,11 @@ impl Checker<'_> {
         if let Err(reason) = config.secrets.hashing() {
             self.error("secret.file", reason.to_string());
         }
-        let plain = [
-            ("tls.cert_file", &config.tls.cert_file),
-            ("tls.key_file", &config.tls.key_file),
-            ("tls.client_ca_file", &config.tls.client_ca_file),
-            ("upstream.ca_file", &config.upstream.ca_file),
-        ];
-        for (key, file) in plain {
-            if let Some(reason) = file
-                .as_ref()
-                .and_then(|file| std::fs::File::open(file).err())
-            {
-                self.error(key, format!("the file cannot be read: {reason}"));
-            }
+        if let Err(reason) = tls::server(&config.tls) {
+            self.error(reason.setting, reason.text);
         }
+        let ca_file = config.upstream.ca_file.as_deref();
+        self.trusted("upstream.ca_file", "upstream.ca_file", ca_file);
         let secrets = &config.secrets;
         let signs = principal::has_secret(&config.principal);
         let hmac = config.principal.jwt_key_file.iter().filter(|_| signs);
@@ -275,18 +274,12 @@ impl Checker<'_> {
     }
 }
 
-#[cfg(unix)]
 fn readable_by_all(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
-#[cfg(not(unix))]
-fn readable_by_all(_: &Path) -> bool {
-    false
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 

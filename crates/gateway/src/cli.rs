@@ -44,8 +44,9 @@ pub(crate) enum Command {
 #[command(
     after_help = "Without a file the defaults are: POST and PATCH need an Idempotency-Key, \
     callers differ by their Authorization header, answers are kept for 24 hours in \
-    ./onlyonce-data. `--print-config` shows everything that can be set. Every key can also be set \
-    by an environment variable, such as ONLYONCE_UPSTREAM_URLS. Flags win over the environment, \
+    ./onlyonce-data. `--print-config` shows everything that can be set. The keys of all \
+    sections but [[route]], [[probe]], [[webhook]] and [profiles] can also be set by an \
+    environment variable, such as ONLYONCE_UPSTREAM_URLS. Flags win over the environment, \
     which wins over the file."
 )]
 pub(crate) struct ServeArgs {
@@ -59,7 +60,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
     /// Where keys are kept: `embedded:DIR`, `postgres://…`, `redis://…`, `redis-cluster://…`,
-    /// `dynamodb://TABLE` or `memory:` [default: `embedded:./onlyonce-data`]
+    /// `redis-sentinel://…`, `dynamodb://TABLE` or `memory:` [default: `embedded:./onlyonce-data`]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Make or update the store's tables first
@@ -72,7 +73,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NEED")]
     pub(crate) key: Option<String>,
     /// The configuration file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "ONLYONCE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// Print the configuration in force and exit
     #[arg(long)]
@@ -101,7 +102,7 @@ pub(crate) struct ProfileArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// A configuration file, for its own profiles
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "ONLYONCE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 }
 

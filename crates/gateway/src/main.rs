@@ -78,7 +78,7 @@ fn main() -> ExitCode {
                 Ok(url) => report(store::migrate(&url).await),
                 Err(error) => fail(&format!("--store: {error}")),
             },
-            Command::Copy(args) => report(copy::run(args).await),
+            Command::Copy(args) => copied(copy::run(args).await),
             Command::Keys(args) => report(operate::keys(args).await),
             Command::Dlq(args) => report(operate::dlq(args).await),
         }
@@ -145,7 +145,8 @@ impl Signals {
         })
     }
 
-    /// Waits for SIGTERM or SIGINT; SIGHUP reloads certificates and the keys of tokens.
+    /// Waits for SIGTERM or SIGINT; SIGHUP reloads certificates, the keys of callers' tokens and
+    /// operators' tokens.
     async fn until_stopped(mut self, gateway: &Gateway) {
         loop {
             tokio::select! {
@@ -177,6 +178,18 @@ fn report(done: Result<String, String>) -> ExitCode {
         }
         Err(error) => fail(&error),
     }
+}
+
+/// Prints what was copied, also where something could not be.
+fn copied(done: Result<copy::Copied, String>) -> ExitCode {
+    let complaint = match done {
+        Ok(copy::Copied { summary, complaint }) => {
+            say(&format!("{summary}\n"));
+            complaint
+        }
+        Err(error) => Some(error),
+    };
+    complaint.map_or(ExitCode::SUCCESS, |complaint| fail(&complaint))
 }
 
 /// Prints to standard output; a reader that has gone away is not our failure.

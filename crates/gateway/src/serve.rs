@@ -197,7 +197,7 @@ impl Bound {
         counts: &Arc<Counts>,
         workers: &Workers,
     ) -> Result<Self, String> {
-        let (reload, tls) = match tls::server(&config.tls)? {
+        let (reload, tls) = match tls::server(&config.tls).map_err(|error| error.to_string())? {
             Some(server) => {
                 let (reload, tls) = watch::channel(server);
                 (Some(reload), Some(tls))
@@ -298,8 +298,15 @@ fn upstream(config: &Config) -> Result<Upstream, String> {
     let settings = &config.upstream;
     let https = settings.urls.iter().any(|url| url.https);
     let tls = https
-        .then(|| tls::client(settings.ca_file.as_deref(), settings.http2))
-        .transpose()?;
+        .then(|| {
+            tls::client(
+                "upstream.ca_file",
+                settings.ca_file.as_deref(),
+                settings.http2,
+            )
+        })
+        .transpose()
+        .map_err(|error| error.to_string())?;
     let connectors = settings.urls.iter().map(|url| Connector {
         host: url.host().to_owned(),
         port: url.port(),

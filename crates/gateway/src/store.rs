@@ -1,6 +1,6 @@
 //! The store that a URL means.
 
-use onlyonce_engine::{EngineError, SecretError};
+use onlyonce_engine::{EngineError, Runtime as _, SecretError, TokioRuntime};
 use onlyonce_store::tiered::{MemoryCache, TieredOptions};
 use onlyonce_store::{BoxStore, ListStore, MemoryStore, Store, Tiered};
 use onlyonce_store_dynamodb::{DynamoOptions, DynamoStore};
@@ -147,11 +147,7 @@ pub(crate) fn refused(error: &EngineError, has_file: bool) -> String {
 
 /// A candidate for a store's secret, of which the first is kept.
 pub(crate) fn random_bytes() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    let (left, right) = bytes.split_at_mut(16);
-    left.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
-    right.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
-    bytes
+    TokioRuntime::current().entropy()
 }
 
 fn named(error: impl std::fmt::Display) -> String {

@@ -105,7 +105,8 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             None => self.config.principals.principal(parts),
         };
         principal.is_ok_and(|principal| {
-            record.principal == self.engine.principal_digest(principal.as_bytes())
+            self.engine
+                .is_principal(record.principal, principal.as_bytes())
         })
     }
 

@@ -139,22 +139,28 @@ pub enum Caller {
 }
 
 impl Caller {
+    /// Whom a value means that is the only one of these credentials, in whichever place it was.
+    #[must_use]
+    pub fn alone(&self, value: &str) -> Vec<Principal> {
+        match self {
+            Self::Configured | Self::AwsAccessKey => Vec::new(),
+            Self::Credentials(names) => names
+                .iter()
+                .filter_map(|name| by_credentials([(name, value.as_bytes())]))
+                .collect(),
+        }
+    }
+
     /// The caller of a request, if this can tell.
     pub(crate) fn principal(&self, request: &Parts) -> Result<Option<Principal>, PrincipalError> {
         match self {
             Self::Configured => Ok(None),
             Self::Credentials(names) => {
-                let mut bytes = Vec::new();
+                let mut given = Vec::new();
                 for name in names {
-                    if let Some(value) = one_value(request, name)? {
-                        // Lengths keep a value from imitating the next name.
-                        for part in [name.as_str().as_bytes(), value] {
-                            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-                            bytes.extend_from_slice(part);
-                        }
-                    }
+                    given.extend(one_value(request, name)?.map(|value| (name, value)));
                 }
-                Ok((!bytes.is_empty()).then(|| Principal::new("credentials", &bytes)))
+                Ok(by_credentials(given))
             }
             Self::AwsAccessKey => {
                 let signed = one_value(request, &header::AUTHORIZATION)?;
@@ -169,6 +175,20 @@ impl Caller {
             }
         }
     }
+}
+
+fn by_credentials<'a>(
+    given: impl IntoIterator<Item = (&'a HeaderName, &'a [u8])>,
+) -> Option<Principal> {
+    let mut bytes = Vec::new();
+    for (name, value) in given {
+        // Lengths keep a value from imitating the next name.
+        for part in [name.as_str().as_bytes(), value] {
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part);
+        }
+    }
+    (!bytes.is_empty()).then(|| Principal::new("credentials", &bytes))
 }
 
 /// The id in `AWS4-HMAC-SHA256 Credential=ID/20250101/region/service/aws4_request, …`, whatever the

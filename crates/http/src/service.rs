@@ -12,8 +12,7 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,8 +20,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, header};
 use http_body::Body as HttpBody;
 use onlyonce_core::fingerprint::Payload;
-use onlyonce_core::{Key, Scope};
-use onlyonce_engine::{Engine, Runtime};
+use onlyonce_core::{Fingerprint, Key, RecordId, Scope};
+use onlyonce_engine::{Engine, EngineError, Reply, Runtime};
 use onlyonce_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
@@ -321,24 +320,23 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             path: parts.uri.path(),
             body: &content.data,
         });
-        let (id, asked) = (
-            request.identity.id,
-            Asked::new(&route, &parts, &key, content.data.clone()),
-        );
+        let asked = Asked::new(&route, &parts, &key, content.data.clone());
         let check = self.config.replay_check.is_some().then(|| parts.clone());
-        let began = Arc::new(AtomicBool::new(false));
+        let ids = Ids::of(&request);
+        let began = Arc::new(OnceLock::new());
         let (guard, begin) = (Arc::clone(&self), Arc::clone(&began));
         let its_route = Arc::clone(&route);
-        let work = move |execution| async move {
-            begin.store(true, Ordering::Release);
+        let work = move |execution: onlyonce_engine::Execution| async move {
+            let _ = begin.set(*execution.id());
             let execution = Execution::new(key, execution);
             guard
                 .execute(inner, &its_route, parts, execution, content)
                 .await
         };
         let reply = self.engine.run(request, work).await;
-        let began = began.load(Ordering::Acquire);
-        self.reply(&route, &id, &asked, check.as_ref(), began, reply)
+        let began = began.get();
+        let id = began.unwrap_or_else(|| ids.meant(&reply));
+        self.reply(&route, id, &asked, check.as_ref(), began.is_some(), reply)
             .await
     }
 
@@ -396,6 +394,44 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 
     pub(crate) fn request_id(&self) -> Uuid {
         uuid::Builder::from_random_bytes(self.engine.entropy()).into_uuid()
+    }
+}
+
+/// The records that a request may mean.
+struct Ids {
+    current: RecordId,
+    /// Under the previous secret, with what the payload is there.
+    previous: Option<(RecordId, Fingerprint)>,
+}
+
+impl Ids {
+    fn of(request: &onlyonce_engine::Request) -> Self {
+        let previous = request.previous.as_ref();
+        Self {
+            current: request.identity.id,
+            previous: previous.map(|previous| (previous.id, previous.fingerprint)),
+        }
+    }
+
+    /// The record that an answer is about. A link to the other one would say "not found" of an
+    /// operation that may have been executed.
+    fn meant<T>(&self, reply: &Result<Reply<T>, EngineError>) -> &RecordId {
+        let record = match reply {
+            Ok(Reply::InFlight(record) | Reply::Unknown(Some(record))) => record,
+            Ok(
+                Reply::Executed { .. }
+                | Reply::Replayed(_)
+                | Reply::NotReplayable(_)
+                | Reply::AlreadyUsed
+                | Reply::Mismatch(_)
+                | Reply::Unknown(None),
+            )
+            | Err(_) => return &self.current,
+        };
+        match &self.previous {
+            Some((id, fingerprint)) if *fingerprint == record.fingerprint => id,
+            Some(_) | None => &self.current,
+        }
     }
 }
 

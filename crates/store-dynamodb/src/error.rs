@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum OpenError {
     /// The URL makes no sense.
-    #[error("--store: {reason}; write dynamodb://TABLE?region=REGION")]
+    #[error("{reason}; write dynamodb://TABLE?region=REGION")]
     Url {
         /// What is wrong with it.
         reason: Box<str>,

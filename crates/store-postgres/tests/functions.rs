@@ -298,6 +298,11 @@ async fn nonsense_is_refused_before_anything_is_written() {
         "onlyonce_release(NULL)".to_owned(),
         format!("onlyonce_complete('{good}9999999999999999', 200, '[]', '')"),
         format!("onlyonce_complete('{good}', 99, '[]', '')"),
+        format!("onlyonce_complete('{good}', 103, '[]', '')"),
+        // What a driver makes of an optional parameter.
+        "onlyonce_begin('t', 'k', 'p', lease => NULL)".to_owned(),
+        "onlyonce_begin('t', 'k', 'p', retention => NULL)".to_owned(),
+        "onlyonce_begin('t', 'k', 'p', route => NULL)".to_owned(),
         format!("onlyonce_complete('{good}', NULL, '[]', '')"),
         format!("onlyonce_complete('{good}', 200, '\"text\"', '')"),
         format!("onlyonce_complete('{good}', 200, '[[\"a\"]]', '')"),
@@ -415,6 +420,23 @@ async fn begin_effect_and_completion_are_one_transaction() {
     assert_eq!(headers, expected);
     assert_eq!(second.get::<_, &[u8]>(4), b"paid");
     assert_eq!(setup.payments().await, 1);
+}
+
+/// Whoever asks in a transaction that lasts must not keep the one that is at work from completing.
+#[tokio::test]
+async fn a_begin_that_is_told_to_wait_locks_nothing() {
+    let setup = Setup::new().await;
+    let begun = setup.app.query_one(BEGIN, &[]).await.unwrap();
+    let execution: String = begun.get(1);
+    let other = client(&setup.server).await;
+    other.batch_execute("BEGIN").await.unwrap();
+    let asked = other.query_one(BEGIN, &[]).await.unwrap();
+    assert_eq!(asked.get::<_, &str>(0), "in_flight");
+    setup.run("SET lock_timeout = '2s'").await.unwrap();
+    setup.run(&complete(&execution, "paid")).await.unwrap();
+    let asked = other.query_one(BEGIN, &[]).await.unwrap();
+    assert_eq!(asked.get::<_, &str>(0), "replay");
+    other.batch_execute("COMMIT").await.unwrap();
 }
 
 #[tokio::test]

@@ -170,7 +170,7 @@ fn reconciled(
         | Decision::NotAllowed => "probed",
     };
     Entry {
-        reason: format!("the upstream said: {verdict}"),
+        reason: format!("verdict: {verdict}"),
         outcome: outcome(decision).into(),
         ..Entry::machine(id, route, who, what)
     }

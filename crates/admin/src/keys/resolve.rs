@@ -33,11 +33,16 @@ use crate::{Operator, Right};
 const REASON_CHARS_MAX: usize = 500;
 
 /// Headers that describe how a message was sent, not what it says. The gateway writes its own.
-const NOT_STORED: [&str; 8] = [
+const NOT_STORED: [&str; 13] = [
     "connection",
     "content-length",
+    "date",
+    "idempotency-replayed",
     "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
     "proxy-connection",
+    "retry-after",
     "te",
     "trailer",
     "transfer-encoding",

@@ -110,13 +110,6 @@ impl Stats {
         self.routes.of(route);
     }
 
-    /// For [`EngineBuilder::observer`](onlyonce_engine::EngineBuilder::observer), which wants to
-    /// own what it is given.
-    #[must_use]
-    pub fn observer(self: &Arc<Self>) -> StatsObserver {
-        StatsObserver(Arc::clone(self))
-    }
-
     /// A write without a key passed.
     pub fn unprotected(&self, route: &RouteName) {
         self.routes.of(route).count(Count::Unprotected);
@@ -139,12 +132,6 @@ impl Stats {
     /// Spans did not reach the collector.
     pub fn spans_dropped(&self, count: u64) {
         self.spans_dropped.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// When this process began to count, by the machine's clock.
-    #[must_use]
-    pub fn started_at_ms(&self) -> u64 {
-        self.clock.started_ms()
     }
 
     /// All routes together.
@@ -220,12 +207,6 @@ impl Stats {
     #[must_use]
     pub fn recent(&self, id: &RecordId) -> Vec<RecentEvent> {
         self.recent.of(id, |ms| self.clock.date_ms(ms))
-    }
-
-    /// The recent keys whose id begins with these hexadecimal digits, newest first.
-    #[must_use]
-    pub fn recent_ids(&self, prefix: &str) -> Vec<RecordId> {
-        self.recent.with_prefix(prefix)
     }
 
     /// Prometheus' text format, version 0.0.4.
@@ -358,15 +339,5 @@ fn claimed(route: &RouteStats, decision: Decision, attempt: u16, elapsed_ms: u64
 impl Observer for Stats {
     fn observe(&self, event: &Event<'_>) {
         self.observe_at(event, self.clock.elapsed_ms());
-    }
-}
-
-/// Shared [`Stats`] as an observer.
-#[derive(Debug, Clone)]
-pub struct StatsObserver(pub Arc<Stats>);
-
-impl Observer for StatsObserver {
-    fn observe(&self, event: &Event<'_>) {
-        self.0.observe(event);
     }
 }

@@ -111,27 +111,6 @@ impl Recent {
         })
         .collect()
     }
-
-    /// The ids of recent keys whose hexadecimal digits begin with these, newest first.
-    pub(super) fn with_prefix(&self, prefix: &str) -> Vec<RecordId> {
-        let mut found: Vec<(u64, RecordId)> = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            for entry in &shard.entries {
-                if entry.id.to_string().starts_with(prefix) {
-                    found.push((entry.elapsed_ms, entry.id));
-                }
-            }
-        }
-        found.sort_unstable_by(|one, other| other.cmp(one));
-        let mut ids: Vec<RecordId> = Vec::new();
-        for (_, id) in found {
-            if !ids.contains(&id) {
-                ids.push(id);
-            }
-        }
-        ids
-    }
 }
 
 /// What a timeline says about an event, and whose key it is about.

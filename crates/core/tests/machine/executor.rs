@@ -1,7 +1,7 @@
 //! What the holder of a fence may do, and everybody else may not.
 
 use onlyonce_core::{
-    Command, Decision, Record, Response, State, TombstoneReason, UnknownReason, step,
+    Command, Decision, Record, Response, State, TombstoneReason, UnknownReason, Verdict, step,
 };
 
 use crate::common::*;
@@ -215,6 +215,44 @@ fn a_late_release_or_eviction_by_the_same_fence_settles_the_key() {
 }
 
 /// Probes are under way; starting the count again would put the dead letter off for ever.
+/// A service that wrote "I do not know" in its transaction still answers with some status, and what
+/// others conclude from that must not free the key.
+#[test]
+fn an_executor_that_does_not_know_is_not_overruled_by_its_status() {
+    let reason = UnknownReason::HandlerSaidSo;
+    let unknown = row(State::Unknown {
+        reason,
+        since: at(3),
+        reconcile_at: at(8),
+        attempts: 0,
+    });
+    let dead_letter = row(State::DeadLetter {
+        reason,
+        since: at(3),
+        attempts: 10,
+    });
+    for policy in every_policy() {
+        for row in [&unknown, &dead_letter] {
+            for concluded in [
+                release(fence(1)),
+                evict(fence(1)),
+                complete(fence(1), answer("failed")),
+            ] {
+                let told = kept(&policy, row, &concluded, at(4));
+                assert_eq!(told, Decision::AlreadySettled, "{concluded:?}");
+            }
+            let found = Command::Reconcile {
+                fence: fence(1),
+                asked_at: at(8),
+                verdict: Verdict::Completed(answer("first")),
+            };
+            let (told, row) = written(&policy, row, &found, at(9));
+            assert_eq!(told, Decision::Settled);
+            assert!(matches!(row.state, State::Completed { .. }));
+        }
+    }
+}
+
 #[test]
 fn a_key_that_is_unknown_already_keeps_its_first_reason_and_count() {
     for row in [unknown_asked(3), dead_letter(), released()] {

@@ -3,9 +3,9 @@
 use http::Method;
 use onlyonce_admin::{Finder, KeyQuery};
 use onlyonce_core::fingerprint::Payload;
-use onlyonce_core::{Key, RecordId, Scope};
+use onlyonce_core::{RecordId, Scope};
 use onlyonce_engine::Engine;
-use onlyonce_http::{Caller, Principal, Routes};
+use onlyonce_http::{Caller, Principal, Route, Routes};
 use onlyonce_store::BoxStore;
 
 use crate::config::{self, Config, Source};
@@ -24,6 +24,21 @@ impl Routed {
             routes: config.routes(),
             callers: config.principal.clone(),
             engine,
+        }
+    }
+
+    /// Whom these words may mean on a route.
+    fn callers_of(&self, route: &Route, caller: Option<&str>) -> Result<Vec<Principal>, String> {
+        match (&route.caller, caller) {
+            (Caller::Configured, _) => self.principals(caller),
+            // Without its own credentials a route knows callers as the others do.
+            (Caller::Credentials(_) | Caller::AwsAccessKey, None) => self.principals(None),
+            (Caller::Credentials(_), Some(caller)) => Ok(route.caller.alone(caller)),
+            (Caller::AwsAccessKey, Some(_)) => Err(format!(
+                "callers of the route {} are known by the access keys of their signatures: list its \
+                 keys by `route`, or look for the id in the log",
+                route.name
+            )),
         }
     }
 
@@ -57,13 +72,6 @@ impl Finder for Routed {
         let route = self.routes.find(&method, &query.path);
         let route = route
             .ok_or_else(|| format!("no route guards {method} {}: it has no keys", query.path))?;
-        if route.caller != Caller::Configured {
-            return Err(format!(
-                "callers of the route {} are known by credentials that are not kept: list its keys \
-                 by `route`, or look for the id in the log",
-                route.name
-            ));
-        }
         if route.policy.scope().host {
             return Err(format!(
                 "keys of the route {} differ by the host that was asked for: list them by `route`, \
@@ -71,7 +79,7 @@ impl Finder for Routed {
                 route.name
             ));
         }
-        let key = Key::from_header_lines([query.key.as_bytes()], route.policy.key());
+        let key = route.key.spelled(route.policy.key(), &query.key);
         let key = key.map_err(|error| format!("`key`: {error}"))?;
         let payload = Payload {
             method: "",
@@ -82,7 +90,7 @@ impl Finder for Routed {
             body: b"",
         };
         let mut ids = Vec::new();
-        for principal in self.principals(query.caller.as_deref())? {
+        for principal in self.callers_of(route, query.caller.as_deref())? {
             let scope = Scope {
                 principal: principal.as_bytes(),
                 method: method.as_str(),

@@ -1,9 +1,12 @@
 //! The risks of probes and webhooks.
 
+use std::path::Path;
+
 use onlyonce_http::reconcile::{Template, Variable};
 
 use super::Checker;
 use crate::config::{By, Probe, Route, Source, UpstreamKind};
+use crate::reconcile::{credential, verifier};
 
 impl Checker<'_> {
     pub(super) fn probes(&mut self) {
@@ -18,14 +21,10 @@ impl Checker<'_> {
                     "no route names it, so it is never asked: add `probe`",
                 );
             }
-            let files = probe
-                .headers_file
-                .0
-                .iter()
-                .map(|(_, file)| ("headers_file", file));
-            for (name, file) in files.chain(probe.ca_file.iter().map(|file| ("ca_file", file))) {
-                self.readable(&key(name), file, name == "headers_file");
+            for (_, file) in &probe.headers_file.0 {
+                self.secret_file(&key("headers_file"), file, credential(file).err());
             }
+            self.trusted(&key("ca_file"), "ca_file", probe.ca_file.as_deref());
         }
         for (index, route) in config.routes.iter().enumerate() {
             self.asking(route, &|name: &str| format!("route[{index}].{name}"));
@@ -92,7 +91,7 @@ impl Checker<'_> {
                 );
             }
             if let Some(file) = &webhook.secret_file {
-                self.readable(&key("secret_file"), file, true);
+                self.secret_file(&key("secret_file"), file, verifier(webhook).err());
             }
             if webhook.find.as_ref().is_some_and(|find| find.by == By::Key) {
                 self.warn(
@@ -116,11 +115,11 @@ impl Checker<'_> {
         }
     }
 
-    fn readable(&mut self, key: &str, file: &std::path::Path, secret: bool) {
-        if let Err(reason) = std::fs::File::open(file) {
-            let file = file.display();
-            self.error(key, format!("{file} cannot be read: {reason}"));
-        } else if secret && super::readable_by_all(file) {
+    /// A file with a secret in it, and what is wrong with what it holds.
+    fn secret_file(&mut self, key: &str, file: &Path, wrong: Option<String>) {
+        if let Some(reason) = wrong {
+            self.error(key, reason);
+        } else if super::readable_by_all(file) {
             let file = file.display();
             let text = format!("{file} can be read by everybody: `chmod 600 {file}`");
             self.warn(key, text);

@@ -6,7 +6,7 @@ use http::Method;
 use onlyonce_http::{Compare, Mode, Settle, Statuses};
 
 use super::Checker;
-use crate::config::{InFlightKind, KeyNeed, Place, Route, Source, UpstreamKind};
+use crate::config::{InFlightKind, KeyNeed, Place, Route, Source, StoreUrl, UpstreamKind};
 
 /// A client that retries from a queue or by hand does so within hours, not minutes.
 const RETENTION_SHORT: Duration = Duration::from_secs(60 * 60);
@@ -113,12 +113,48 @@ impl Checker<'_> {
         }
     }
 
-    fn outcomes(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
-        if route.upstream == UpstreamKind::Opaque && route.release_after.is_some() {
+    /// Whether `release_after` ever releases, and what that means.
+    fn releasing(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
+        let Some(release_after) = route.release_after else {
+            return;
+        };
+        if route.upstream != UpstreamKind::Opaque {
+            return;
+        }
+        if route.probe.is_none() {
             self.warn(
                 &key("release_after"),
-                "a dispatch delayed for longer than this executes twice: keep it only if that \
-                 cannot happen",
+                "only the answer to a question releases, and nobody asks: name a `probe`",
+            );
+            return;
+        }
+        if asked_for(route) < release_after {
+            self.warn(
+                &key("release_after"),
+                "the last question is asked before, so nothing is released: raise \
+                 `reconcile_attempts` or `reconcile_delay_max`",
+            );
+            return;
+        }
+        self.warn(
+            &key("release_after"),
+            "a dispatch delayed for longer than this executes twice: keep it only if that cannot \
+             happen",
+        );
+    }
+
+    fn has_tokens(&self) -> bool {
+        matches!(self.config.top.store, StoreUrl::Postgres(_))
+    }
+
+    fn outcomes(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
+        self.releasing(route, key);
+        if route.upstream == UpstreamKind::Transactional && !self.has_tokens() {
+            self.warn(
+                &key("upstream"),
+                "only a PostgreSQL store gives the API a token to complete the key with; without \
+                 one a slow dispatch still has its effect after \"not found\" released the key, and \
+                 the retry has another: use `store = \"postgres://…\"`, or \"opaque\"",
             );
         }
         for (range, settle) in route
@@ -216,4 +252,15 @@ impl Checker<'_> {
             self.warn(&format!("route[{index}].path"), text);
         }
     }
+}
+
+/// How long after an outcome became unknown its last question is asked, about.
+fn asked_for(route: &Route) -> Duration {
+    let mut pause = route.reconcile_delay;
+    let mut total = Duration::ZERO;
+    for _ in 0..route.reconcile_attempts.get() {
+        total = total.saturating_add(pause);
+        pause = pause.saturating_mul(2).min(route.reconcile_delay_max);
+    }
+    total
 }

@@ -288,6 +288,7 @@ impl Config {
             ("key", (|top, to| top.key = to.key) as fn(&mut Top, &Top)),
             ("retention", |top, to| top.retention = to.retention),
             ("in_flight", |top, to| top.in_flight = to.in_flight),
+            ("wait", |top, to| top.wait = to.wait),
         ] {
             if !is_set(reader, key) {
                 revert(&mut plain, &default);

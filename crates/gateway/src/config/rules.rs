@@ -332,7 +332,8 @@ impl<'a> Rules<'a> {
                 "only an opaque upstream needs it: remove it, or `upstream`",
             );
         }
-        if route.wait != config.top.wait && route.in_flight != InFlightKind::Wait {
+        let own_wait = route.wait != config.top.wait && self.is_set(&key("wait"));
+        if own_wait && route.in_flight != InFlightKind::Wait {
             let text = "nobody waits: write `in_flight = \"wait\"`, or remove this";
             self.wrong(&key("wait"), text);
         }

@@ -265,14 +265,11 @@ async fn until(end: Option<Instant>) {
 
 /// Ctrl-C, or a supervisor that asks to end.
 struct Interrupts {
-    #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
 }
 
 impl Interrupts {
-    #[cfg(unix)]
     fn listen() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
@@ -281,24 +278,10 @@ impl Interrupts {
         })
     }
 
-    #[cfg(unix)]
     async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-        }
-    }
-
-    #[cfg(not(unix))]
-    #[allow(clippy::unnecessary_wraps, reason = "fails on other systems")]
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self {})
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
         }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Where {
 #[derive(Debug, Args)]
 #[command(
     after_help = "ID is a record's id, as lists, logs and problem answers show it; a unique beginning \
-    of one that the gateway has seen lately is enough. A key that clients sent is found by `search`.\n\n\
+    is enough. A key that clients sent is found by `search`.\n\n\
     `resolve` and `forget` are written to the audit trail with the reason."
 )]
 pub(crate) struct KeysArgs {

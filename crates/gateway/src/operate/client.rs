@@ -117,7 +117,8 @@ impl Admin {
             return talk(stream, request).await;
         }
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-        let connector = TlsConnector::from(tls::client(None, false)?);
+        let tls = tls::client("--admin", None, false).map_err(|error| error.to_string())?;
+        let connector = TlsConnector::from(tls);
         let stream = connector.connect(name, stream).await;
         talk(stream.map_err(|error| error.to_string())?, request).await
     }

@@ -25,8 +25,8 @@ pub(crate) use args::{DlqArgs, KeysArgs};
 use args::{Dlq, Found, Keys, Listing, Outcome, Resolving, Where};
 use client::Admin;
 
-/// The largest response that is read from a file. The gateway has limits of its own.
-const RESPONSE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The largest response that is read from a file: as much as the admin API takes.
+const RESPONSE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Carries out `onlyonce keys …`.
 ///
@@ -101,7 +101,7 @@ impl Operator {
             "caller": found.caller,
         });
         let page = self.admin.post("/api/v1/keys/search", &asked).await?;
-        Ok(self.shown(&page, view::list))
+        Ok(self.shown(&page, |page| view::found(page, &found.method, &found.path)))
     }
 
     async fn show(&self, id: &str) -> Result<String, String> {

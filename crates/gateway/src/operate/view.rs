@@ -41,6 +41,19 @@ pub(super) fn list(page: &Value) -> String {
     lines
 }
 
+/// What a search found; nothing may mean that it was not asked as the client asked.
+pub(super) fn found(page: &Value, method: &str, path: &str) -> String {
+    let keys = page.get("keys").and_then(Value::as_array);
+    if keys.is_none_or(Vec::is_empty) {
+        return format!(
+            "none for {method} {} by this caller: give --method, --path and --caller as in the \
+             client's request",
+            plain(path)
+        );
+    }
+    list(page)
+}
+
 /// One key: facts, response, timeline.
 pub(super) fn key(key: &Value) -> String {
     let facts = [

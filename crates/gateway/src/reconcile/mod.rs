@@ -17,5 +17,5 @@ mod webhook;
 
 pub(crate) use counts::Counts;
 pub(crate) use names::Names;
-pub(crate) use probe::Probes;
-pub(crate) use webhook::Receiver;
+pub(crate) use probe::{Probes, credential};
+pub(crate) use webhook::{Receiver, verifier};

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,15 +181,13 @@ impl Probe {
         let host = HeaderValue::from_str(authority).map_err(|error| wrong(&error))?;
         let authority: http::uri::Authority = authority.parse().map_err(|error| wrong(&error))?;
         for (header, file) in &probe.headers_file.0 {
-            let read = std::fs::read_to_string(file).map_err(|error| error.to_string());
-            let value = read.and_then(|text| secret(&text));
-            value.map_err(|error| wrong(&format!("{header}: {}: {error}", file.display())))?;
+            credential(file).map_err(|error| wrong(&format!("{header}: {error}")))?;
         }
-        let tls = https.then(|| tls::client(probe.ca_file.as_deref(), false));
+        let tls = https.then(|| tls::client("ca_file", probe.ca_file.as_deref(), false));
         let connector = Connector {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(if https { 443 } else { 80 }),
-            tls: tls.transpose()?,
+            tls: tls.transpose().map_err(|error| wrong(&error))?,
             http2: false,
             timeout: probe.connect_timeout.min(probe.timeout),
         };
@@ -331,7 +329,17 @@ fn unanswered(failure: &Failure) -> NoAnswer {
     NoAnswer(reason, failure.to_string())
 }
 
-/// The value of a header, from its file. Never shown.
+/// The value of a header, from its file, as it is now.
+///
+/// # Errors
+/// When the file cannot be read, or holds no such value.
+pub(crate) fn credential(file: &Path) -> Result<HeaderValue, String> {
+    let read = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let value = read.and_then(|text| secret(&text));
+    value.map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// The value of a header, from what its file holds. Never shown.
 fn secret(text: &str) -> Result<HeaderValue, String> {
     let text = text.trim();
     if text.is_empty() || text.len() > HEADER_FILE_BYTES_MAX {

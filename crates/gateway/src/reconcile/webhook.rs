@@ -255,11 +255,7 @@ impl Webhook {
     fn new(webhook: &config::Webhook, config: &Config) -> Result<Self, String> {
         let name = webhook.name.clone().unwrap_or_default();
         let wrong = |text: &dyn std::fmt::Display| format!("webhook \"{name}\": {text}");
-        let file = webhook.secret_file.as_ref();
-        let file = file.ok_or_else(|| wrong(&"there is no secret_file"))?;
-        let named = |text: &dyn std::fmt::Display| wrong(&format!("{}: {text}", file.display()));
-        let secrets = std::fs::read_to_string(file).map_err(|error| named(&error))?;
-        let verifier = Verifier::new(webhook.scheme, &secrets, webhook.tolerance);
+        let verifier = verifier(webhook).map_err(|error| wrong(&error))?;
         let find = webhook
             .find
             .clone()
@@ -267,7 +263,7 @@ impl Webhook {
         let named_by = |route: &&config::Route| route.webhook.as_ref() == Some(&name);
         let routes = config.routes.iter().filter(named_by);
         Ok(Self {
-            verifier: verifier.map_err(|error| named(&error))?,
+            verifier,
             pointer: find.pointer,
             by: find.by,
             mapping: webhook.mapping(),
@@ -275,6 +271,19 @@ impl Webhook {
             name,
         })
     }
+}
+
+/// What checks a webhook's signature, with the secrets in its file.
+///
+/// # Errors
+/// When the file cannot be read, or holds no secret.
+pub(crate) fn verifier(webhook: &config::Webhook) -> Result<Verifier, String> {
+    let file = webhook.secret_file.as_ref();
+    let file = file.ok_or("there is no secret_file")?;
+    let named = |text: &dyn std::fmt::Display| format!("{}: {text}", file.display());
+    let secrets = std::fs::read_to_string(file).map_err(|error| named(&error))?;
+    let verifier = Verifier::new(webhook.scheme, &secrets, webhook.tolerance);
+    verifier.map_err(|error| named(&error))
 }
 
 /// An operation as the upstream was told it: its id, and since when. The id alone is not enough: a

@@ -59,8 +59,9 @@ impl Exporter {
         let endpoint = endpoint.ok_or("telemetry.otlp_endpoint is missing")?;
         let tls = endpoint
             .https
-            .then(|| tls::client(None, false))
-            .transpose()?;
+            .then(|| tls::client("telemetry.otlp_endpoint", None, false))
+            .transpose()
+            .map_err(|error| error.to_string())?;
         let connector = Connector {
             host: endpoint.host().to_owned(),
             port: endpoint.port(),

@@ -1,5 +1,7 @@
 //! A hashing secret that changes: found out before the first request, not by a second charge.
 
+use http::Method;
+
 use crate::kit::{Call, Gateway, Scripted, Setup, send_to};
 use crate::lost::OK;
 
@@ -60,6 +62,33 @@ async fn a_gateway_does_not_start_with_a_secret_that_hides_the_stored_keys() {
     let text = refused(&secrets(&setup, Some(2), None)).await;
     assert!(text.contains("for another 24 h"), "{text}");
     secrets(&setup, Some(2), Some(1)).start().await;
+}
+
+/// A key that is unknown under the old secret: the link in the refusal must lead to its operation,
+/// or a client believes that nothing happened and pays under a new key.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_outcome_is_found_by_its_link_after_the_secret_changed() {
+    let api = Scripted::start(|mut wire, seen| async move {
+        seen.request(&mut wire).await;
+    })
+    .await;
+    let setup = Setup::new(api.address);
+    let call = Call::payment("k");
+    let gateway = secrets(&setup, Some(1), None).start().await;
+    let first = send_to(gateway.address, &call).await;
+    first.assert_problem(502, "idempotency_outcome_unknown");
+    stop(gateway).await;
+    let gateway = secrets(&setup, Some(2), Some(1)).start().await;
+    let retry = send_to(gateway.address, &call).await;
+    retry.assert_problem(409, "idempotency_outcome_unknown");
+    for refusal in [first, retry] {
+        let problem = refusal.json();
+        let link = problem["operation"].as_str().expect("a link");
+        let ask = Call::new(Method::GET, link).header("authorization", "Bearer alice");
+        let status = send_to(gateway.address, &ask).await.json();
+        assert_eq!(status["state"], "unknown", "{status}");
+    }
+    assert_eq!(api.seen.all().len(), 1);
 }
 
 /// The documented way from the store's own secret to one in a file.

@@ -3,6 +3,7 @@
 //! Every test runs against the real server of each backend. What they promise alike is written
 //! once, in [`scenarios`]; the suite of every guard runs on each backend too.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -10,6 +11,7 @@ use onlyonce_conformance::http_suite::{Answer, Target, Upstream, same, serve};
 use onlyonce_conformance::servers::dynamodb::DynamoDb;
 use onlyonce_conformance::servers::postgres::{self as pg, Postgres, PostgresOptions};
 use onlyonce_conformance::servers::redis::{RedisCluster, RedisServer};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::clock::with_clock;
@@ -440,6 +442,43 @@ async fn what_an_application_committed_in_its_own_transaction_is_replayed() {
     assert_eq!(retry.header("content-type"), "text/plain");
     assert_eq!(retry.header("set-cookie"), "");
     assert_eq!(app.seen.all().len(), 1, "it was asked once");
+}
+
+/// An application that commits "I do not know", and then answers with a status that says more than
+/// it knows. Whatever that status means elsewhere, the key stays unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_application_that_does_not_know_is_not_overruled_by_its_status() {
+    let server = ready::<Postgres>().await;
+    let committed = Arc::new(Semaphore::new(0));
+    let may_answer = Arc::clone(&committed);
+    let app = Scripted::start(move |mut wire, seen| {
+        let committed = Arc::clone(&may_answer);
+        async move {
+            while let Some(request) = seen.request(&mut wire).await {
+                committed.acquire().await.expect("open").forget();
+                let status = request.header("x-status");
+                wire.send(format!(
+                    "HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n"
+                ))
+                .await;
+            }
+        }
+    })
+    .await;
+    let gateway = Setup::new(app.address).store(&server.url()).start().await;
+    for (asked, status) in ["503", "429", "422", "500", "200"].into_iter().enumerate() {
+        let call = Call::payment(status).header("x-status", status);
+        let (address, asking) = (gateway.address, call.clone());
+        let first = tokio::spawn(async move { send_to(address, &asking).await });
+        let seen = until(|| app.seen.all().get(asked).cloned()).await;
+        let token = seen.header("onlyonce-execution");
+        let _ = query(&server, &format!("SELECT onlyonce_unknown('{token}')"));
+        committed.add_permits(1);
+        let _ = soon(first).await;
+        let retry = send_to(gateway.address, &call).await;
+        retry.assert_problem(409, UNKNOWN);
+        assert_eq!(app.seen.all().len(), asked + 1, "{status}");
+    }
 }
 
 /// Each scenario as a test of its own, on one backend.

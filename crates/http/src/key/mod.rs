@@ -10,6 +10,7 @@ mod source;
 use http::HeaderName;
 use http::request::Parts;
 use onlyonce_core::json::Pointer;
+use onlyonce_core::key::KeyError;
 use onlyonce_core::{Key, KeyLimits};
 
 pub use pattern::{KeyPattern, KeyPatternError};
@@ -138,6 +139,21 @@ impl KeyRule {
             (None, Some(why)) => Err(why),
             (None, None) => Ok(None),
         }
+    }
+
+    /// The key that a text means, as somebody writes it who saw it in a request.
+    ///
+    /// # Errors
+    /// When it is no key here.
+    pub fn spelled(&self, limits: &KeyLimits, text: &str) -> Result<Key, KeyError> {
+        let quotes_count = self.sources.iter().all(|source| match &source.place {
+            KeyPlace::Header { syntax, .. } => *syntax == KeySyntax::Bare,
+            KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => true,
+        });
+        if quotes_count || !text.starts_with('"') {
+            return Key::opaque(text, limits);
+        }
+        Key::from_header(text.as_bytes(), limits)
     }
 
     /// What to send, for a caller who sent nothing.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::response::IntoResponse;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use onlyonce_core::{Policy, RouteName};
 use onlyonce_engine::{Engine, EngineConfig};
 use onlyonce_http::{
@@ -29,6 +29,50 @@ async fn a_stripe_key_on_another_path_is_an_error() {
     assert_eq!(answer.json()["error"]["type"], "idempotency_error");
     assert_eq!(answer.json()["error"]["differs"]["changed"][0], "path");
     assert_eq!(answer.header("stripe-should-retry"), "false");
+    assert_eq!(stage.runs.count(), 1);
+}
+
+/// Stripe: a platform asks for many accounts with one credential, and the charge of one must not be
+/// shown to another.
+#[tokio::test]
+async fn a_stripe_key_of_one_account_is_none_of_another() {
+    for profile in ["stripe", "stripe-v2"] {
+        for header in ["stripe-account", "stripe-context"] {
+            let stage = Stage::new(profile, 200).await;
+            let of = |account: &'static str| {
+                let mut request = stage.request(Some(KEY), 1);
+                let account = HeaderValue::from_static(account);
+                request.headers_mut().insert(header, account);
+                request
+            };
+            for account in ["acct_a", "acct_b"] {
+                let first = ask(&stage.router, of(account)).await;
+                assert_eq!(first.header("idempotent-replayed"), "", "{account}");
+                let again = ask(&stage.router, of(account)).await;
+                assert_eq!(again.header("idempotent-replayed"), "true", "{account}");
+            }
+            let platform = ask(&stage.router, stage.request(Some(KEY), 1)).await;
+            assert_eq!(platform.header("idempotent-replayed"), "");
+            assert_eq!(stage.runs.count(), 3);
+        }
+    }
+}
+
+/// PayPal: a partner asks for many merchants.
+#[tokio::test]
+async fn a_paypal_key_for_another_merchant_is_refused() {
+    let stage = Stage::new("paypal", 200).await;
+    let of = |merchant: &'static str| {
+        let mut request = stage.request(Some(KEY), 1);
+        let merchant = HeaderValue::from_static(merchant);
+        request
+            .headers_mut()
+            .insert("paypal-auth-assertion", merchant);
+        request
+    };
+    ask(&stage.router, of("a")).await;
+    let other = ask(&stage.router, of("b")).await;
+    assert_eq!(other.status, 422);
     assert_eq!(stage.runs.count(), 1);
 }
 

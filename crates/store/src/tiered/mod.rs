@@ -112,12 +112,6 @@ impl<S: Store, C: Cache> Tiered<S, C> {
         &self.cache
     }
 
-    /// The durable store.
-    #[must_use]
-    pub const fn durable(&self) -> &S {
-        &self.store
-    }
-
     /// The completed row under `id`, if the cache has one that may be used.
     async fn cached(&self, id: &RecordId) -> Option<Row> {
         let now = self.time.now()?;
