@@ -33,6 +33,7 @@ pub(crate) fn claimed(now: Timestamp) -> Record {
         attempt: 1,
         state: State::Executing {
             lease_until: now.after(std::time::Duration::from_secs(15)),
+            doubt: None,
         },
         created_at: now,
         updated_at: now,

@@ -158,6 +158,8 @@ const DEAD_LETTER: u8 = 3;
 const RELEASED: u8 = 4;
 const COMPLETED: u8 = 5;
 const EXPIRED: u8 = 6;
+/// Builds before it read such a row as damaged, which is unknown to them: as safe, and right.
+const EXECUTING_IN_DOUBT: u8 = 7;
 
 const PLAIN: u8 = 1;
 const SEALED: u8 = 2;
@@ -165,9 +167,20 @@ const TOMBSTONE: u8 = 3;
 
 fn put_state(out: &mut Vec<u8>, state: &State) -> Result<(), CodecError> {
     match state {
-        State::Executing { lease_until } => {
+        State::Executing {
+            lease_until,
+            doubt: None,
+        } => {
             out.put_u8(EXECUTING);
             out.put_u64(lease_until.as_millis());
+        }
+        State::Executing {
+            lease_until,
+            doubt: Some(reason),
+        } => {
+            out.put_u8(EXECUTING_IN_DOUBT);
+            out.put_u64(lease_until.as_millis());
+            out.put_u8(reason_tag(*reason));
         }
         State::Unknown {
             reason,
@@ -308,6 +321,11 @@ fn read_state(reader: &mut Reader) -> Result<State, CodecError> {
     match reader.u8()? {
         EXECUTING => Ok(State::Executing {
             lease_until: reader.timestamp()?,
+            doubt: None,
+        }),
+        EXECUTING_IN_DOUBT => Ok(State::Executing {
+            lease_until: reader.timestamp()?,
+            doubt: Some(read_reason(reader)?),
         }),
         UNKNOWN => Ok(State::Unknown {
             reason: read_reason(reader)?,

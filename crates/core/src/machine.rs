@@ -94,6 +94,7 @@ impl Rules<'_> {
             State::Executing { .. } | State::Unknown { .. } if record.fence == claim.fence => {
                 let again = State::Executing {
                     lease_until: self.lease_end(),
+                    doubt: self.earlier_doubt(record),
                 };
                 (Decision::Execute, self.put(record, again))
             }
@@ -109,7 +110,7 @@ impl Rules<'_> {
             {
                 (self.mismatch(), Next::Keep)
             }
-            State::Executing { lease_until } if lease_until.has_passed(self.now) => {
+            State::Executing { lease_until, .. } if lease_until.has_passed(self.now) => {
                 let unknown = self.unknown(UnknownReason::LeaseExpired, record.fence);
                 (Decision::Unknown, self.put(record, unknown))
             }
@@ -148,9 +149,10 @@ impl Rules<'_> {
             return FENCED;
         };
         match record.state {
-            State::Executing { .. } => {
+            State::Executing { doubt, .. } => {
                 let renewed = State::Executing {
                     lease_until: self.lease_end(),
+                    doubt,
                 };
                 (Decision::Renewed, self.put(record, renewed))
             }
@@ -185,16 +187,22 @@ impl Rules<'_> {
         }
     }
 
+    /// This attempt did nothing. What an earlier one did is as doubtful as before.
     fn release(&self, record: Option<&Record>, fence: Fence) -> (Decision, Next) {
         let Some(record) = record.filter(|record| record.fence == fence) else {
             return FENCED;
         };
-        match &record.state {
-            doubted if is_own_doubt(doubted) => ALREADY_SETTLED,
-            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
+        match (&record.state, self.earlier_doubt(record)) {
+            (doubted, _) if is_own_doubt(doubted) => ALREADY_SETTLED,
+            (State::Executing { .. }, Some(reason)) => (
+                Decision::Settled,
+                self.put(record, self.unknown(reason, fence)),
+            ),
+            (State::Unknown { .. } | State::DeadLetter { .. }, Some(_)) => ALREADY_SETTLED,
+            (State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. }, None) => {
                 (Decision::Settled, self.put(record, self.released()))
             }
-            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
+            (State::Released { .. } | State::Completed { .. } | State::Expired { .. }, _) => {
                 ALREADY_SETTLED
             }
         }
@@ -205,24 +213,36 @@ impl Rules<'_> {
         let Some(record) = record else {
             return ALREADY_SETTLED;
         };
+        // An earlier attempt may have been executed. Where nobody doubts that any more, the
+        // upstream recognises this one by the key that both carry; forgetting the row would give
+        // the next one another key.
+        let keeps_row = record.attempt > 1 && self.relies_on_deduplication();
+        if keeps_row || self.earlier_doubt(record).is_some() {
+            return self.release(Some(record), fence);
+        }
         if record.fence != fence {
             return FENCED;
         }
         match &record.state {
             doubted if is_own_doubt(doubted) => ALREADY_SETTLED,
-            // An earlier attempt may have been executed; the upstream recognises this one by the
-            // key that both carry. Forgetting the row would give the next one another key.
-            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. }
-                if record.attempt > 1 && self.relies_on_deduplication() =>
-            {
-                (Decision::Settled, self.put(record, self.released()))
-            }
             State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => {
                 (Decision::Settled, Next::Remove)
             }
             State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
                 ALREADY_SETTLED
             }
+        }
+    }
+
+    /// Why an earlier attempt of this life may have been executed, as far as the row tells.
+    fn earlier_doubt(&self, record: &Record) -> Option<UnknownReason> {
+        match record.state {
+            State::Executing { doubt, .. } => doubt,
+            // Its own doubt has taken the place of an earlier one, if there was any.
+            State::Unknown { reason, .. } | State::DeadLetter { reason, .. } => {
+                (record.attempt > 1 && self.reexecutes()).then_some(reason)
+            }
+            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => None,
         }
     }
 
@@ -388,7 +408,7 @@ impl Rules<'_> {
             return FENCED;
         };
         match (&record.state, resolution) {
-            (State::Executing { lease_until }, _) if !lease_until.has_passed(self.now) => {
+            (State::Executing { lease_until, .. }, _) if !lease_until.has_passed(self.now) => {
                 (Decision::InFlight, Next::Keep)
             }
             (_, Resolution::Forget) => (Decision::Settled, Next::Remove),
@@ -448,6 +468,14 @@ impl Rules<'_> {
             attempt: earlier.map_or(1, |earlier| earlier.attempt.saturating_add(1)),
             state: State::Executing {
                 lease_until: self.lease_end(),
+                doubt: earlier.and_then(|earlier| match earlier.state {
+                    State::Unknown { reason, .. } => Some(reason),
+                    State::Executing { .. }
+                    | State::DeadLetter { .. }
+                    | State::Released { .. }
+                    | State::Completed { .. }
+                    | State::Expired { .. } => None,
+                }),
             },
             created_at: earlier.map_or(self.now, |earlier| earlier.created_at),
             updated_at: earlier.map_or(self.now, |earlier| self.now.max(earlier.updated_at)),

@@ -48,6 +48,10 @@ pub enum State {
     Executing {
         /// When the executor is presumed gone unless it renews.
         lease_until: Timestamp,
+        /// Why an earlier attempt may have been executed, where a key runs again though nobody
+        /// knows ([`Upstream::Dedupes`](crate::Upstream::Dedupes)). If this one does nothing, the
+        /// doubt is back: time must not turn it into "never executed".
+        doubt: Option<UnknownReason>,
     },
     /// The effect may have happened, and nobody knows yet.
     Unknown {
@@ -94,7 +98,7 @@ impl State {
     #[must_use]
     pub const fn deadline(&self) -> Option<Timestamp> {
         match self {
-            Self::Executing { lease_until } => Some(*lease_until),
+            Self::Executing { lease_until, .. } => Some(*lease_until),
             Self::Unknown { reconcile_at, .. } => Some(*reconcile_at),
             Self::DeadLetter { .. } => None,
             Self::Released { expires_at } | Self::Completed { expires_at, .. } => Some(*expires_at),

@@ -100,7 +100,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     fn execution(self: &Arc<Self>, id: RecordId, row: &Row, secret: Secret) -> Execution {
         let record = &row.record;
         let lease_until = match record.state {
-            State::Executing { lease_until } => lease_until.as_millis(),
+            State::Executing { lease_until, .. } => lease_until.as_millis(),
             // Never granted in another state; a lease of zero refuses to begin.
             State::Unknown { .. }
             | State::DeadLetter { .. }
@@ -137,7 +137,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             // Boxed: most work ends before it, and would carry its future about.
             match Box::pin(self.renew(&id, fence, row.clone())).await {
                 Ok(Some(renewed)) => {
-                    if let State::Executing { lease_until } = renewed.record.state {
+                    if let State::Executing { lease_until, .. } = renewed.record.state {
                         execution.renewed_until(lease_until);
                     }
                     *row = renewed;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{
-    Command, Decision, Fence, Record, RecordId, Response, SealError, StoredResponse,
+    Command, Decision, Fence, Record, RecordId, Response, SealError, State, StoredResponse,
     TombstoneReason, UnknownReason,
 };
 use onlyonce_store::{Row, Store, StoreError};
@@ -125,8 +125,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 });
             }
         }
-        if let (Ok(_), Outcome::Unknown(reason)) = (&result, outcome) {
-            let reason = *reason;
+        if let Some(reason) = became_unknown(&result, outcome) {
             self.observer.observe(&Event::BecameUnknown {
                 id,
                 route: &route,
@@ -216,6 +215,32 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             Err(SealError::CannotSeal) => Ok(Response::Tombstone(TombstoneReason::TooLarge)),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Why nobody knows now, if that is what came of it: as the work said, or because an earlier attempt
+/// is in doubt and this one did nothing.
+fn became_unknown(
+    result: &Result<Applied, EngineError>,
+    outcome: &Outcome,
+) -> Option<UnknownReason> {
+    match (result, outcome) {
+        (Ok(_), Outcome::Unknown(reason)) => Some(*reason),
+        (
+            Ok(Applied {
+                decision: Decision::Settled,
+                row: Some(row),
+            }),
+            Outcome::Released | Outcome::Rejected,
+        ) => match row.record.state {
+            State::Unknown { reason, .. } => Some(reason),
+            State::Executing { .. }
+            | State::DeadLetter { .. }
+            | State::Released { .. }
+            | State::Completed { .. }
+            | State::Expired { .. } => None,
+        },
+        (Ok(_) | Err(_), _) => None,
     }
 }
 

@@ -53,6 +53,7 @@ fn record(state: State) -> Record {
 fn claim() -> Record {
     record(State::Executing {
         lease_until: Timestamp::from_millis(15_000),
+        doubt: None,
     })
 }
 

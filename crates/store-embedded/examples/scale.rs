@@ -81,6 +81,7 @@ async fn pairs(store: &EmbeddedStore, from: u64, to: u64, body: &Bytes) {
                 let id = id(number);
                 let claim = record(State::Executing {
                     lease_until: Timestamp::from_millis(15_000),
+                    doubt: None,
                 });
                 let version = win(&store, &id, None, &claim).await;
                 let completion = record(State::Completed {

@@ -1,4 +1,4 @@
--- What asks, and changes nothing, locks nothing; and what is not given is refused.
+-- What asks, and changes nothing, locks nothing; what is not given is refused; what is in doubt stays so.
 
 -- As before, but for the statuses: one below 200 is no answer.
 CREATE OR REPLACE FUNCTION onlyonce_complete(execution text, status integer, headers jsonb, body bytea)
@@ -149,3 +149,40 @@ BEGIN
             || retention_ms;
     END IF;
 END $$;
+
+-- As before, but for a key that runs again though nobody knows how its earlier attempt ended.
+CREATE OR REPLACE FUNCTION onlyonce_release(execution text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+DECLARE
+    token record;
+    held onlyonce_record;
+    now bigint;
+BEGIN
+    token := onlyonce_token(execution);
+    held := onlyonce_hold(token.id, token.fence);
+    IF held.state = 'released' THEN
+        RETURN;
+    END IF;
+    IF held.state NOT IN ('executing', 'unknown', 'dead_letter') THEN
+        PERFORM onlyonce_over(held);
+    END IF;
+    now := onlyonce_time();
+    -- An earlier attempt is in doubt, and that this one did nothing says nothing about it.
+    IF held.state = 'executing' AND held.reason IS NOT NULL THEN
+        UPDATE onlyonce_record AS r SET
+            version = nextval('onlyonce_version'), state = 'unknown', deadline = now,
+            updated_at = greatest(now, held.updated_at), unknown_since = now, probes = 0
+        WHERE r.id = token.id;
+        RETURN;
+    END IF;
+    UPDATE onlyonce_record AS r SET
+        version = nextval('onlyonce_version'), state = 'released',
+        deadline = onlyonce_after(now, token.retention),
+        updated_at = greatest(now, held.updated_at), reason = NULL,
+        unknown_since = NULL, probes = NULL, memo = ''
+    WHERE r.id = token.id;
+END $$;
+
+COMMENT ON COLUMN onlyonce_record.reason IS
+    'why the outcome is unknown, or not replayable; while executing: why that of an earlier attempt is';

@@ -112,7 +112,8 @@ impl NewRow {
                 self.probes = Some((*attempts).into());
             }
             State::Completed { response, .. } => self.put_response(response),
-            State::Executing { .. } | State::Released { .. } | State::Expired { .. } => {}
+            State::Executing { doubt, .. } => self.reason = doubt.map(UnknownReason::as_str),
+            State::Released { .. } | State::Expired { .. } => {}
         }
     }
 
@@ -282,7 +283,10 @@ impl<'a> Reader<'a> {
         let reason: Option<&str> = self.get("reason")?;
         let after = self.at + 9;
         let state = match (name, deadline) {
-            ("executing", Some(lease_until)) => State::Executing { lease_until },
+            ("executing", Some(lease_until)) => State::Executing {
+                lease_until,
+                doubt: reason.map(|_| unknown_reason(reason)).transpose()?,
+            },
             ("released", Some(expires_at)) => State::Released { expires_at },
             ("expired", Some(purge_at)) => State::Expired { purge_at },
             ("completed", Some(expires_at)) => {

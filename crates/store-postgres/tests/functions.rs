@@ -286,6 +286,31 @@ async fn a_release_and_an_unknown_are_read_by_the_store() {
     assert!(expires_at >= now.after(RETENTION));
 }
 
+/// That a second attempt did nothing says nothing about the first, of which nobody knows.
+#[tokio::test]
+async fn a_release_leaves_the_doubt_about_an_earlier_attempt() {
+    let setup = Setup::new().await;
+    let mut claim = executing(1, at(5_000));
+    let reason = UnknownReason::NoCompleteAnswer;
+    claim.state = State::Executing {
+        lease_until: at(5_000),
+        doubt: Some(reason),
+    };
+    setup.put(&claim).await;
+    assert_eq!(setup.row().await.record, claim);
+    let release = format!("SELECT onlyonce_release('{}')", token(&claim));
+    setup.run(&release).await.unwrap();
+    let State::Unknown {
+        reason: kept,
+        attempts: 0,
+        ..
+    } = setup.row().await.record.state
+    else {
+        panic!("unknown again");
+    };
+    assert_eq!(kept, reason);
+}
+
 #[tokio::test]
 async fn nonsense_is_refused_before_anything_is_written() {
     let setup = Setup::new().await;

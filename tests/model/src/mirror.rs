@@ -90,8 +90,9 @@ fn record_state(state: RowState) -> onlyonce_core::State {
     use onlyonce_core::State;
     let reason = UnknownReason::LeaseExpired;
     match state {
-        RowState::Executing { lease } => State::Executing {
+        RowState::Executing { lease, doubt } => State::Executing {
             lease_until: within(lease),
+            doubt: doubt.then_some(reason),
         },
         RowState::Unknown {
             age,
@@ -126,8 +127,9 @@ fn record_state(state: RowState) -> onlyonce_core::State {
 pub(crate) fn row(record: &Record, holder: Id, serial: u8, age_max: u8) -> Row {
     use onlyonce_core::State;
     let state = match record.state {
-        State::Executing { lease_until } => RowState::Executing {
+        State::Executing { lease_until, doubt } => RowState::Executing {
             lease: left(lease_until),
+            doubt: doubt.is_some(),
         },
         State::Unknown {
             since,
@@ -165,7 +167,14 @@ mod tests {
     #[test]
     fn a_row_survives_the_way_to_a_record_and_back() {
         let states = [
-            RowState::Executing { lease: 2 },
+            RowState::Executing {
+                lease: 2,
+                doubt: false,
+            },
+            RowState::Executing {
+                lease: 1,
+                doubt: true,
+            },
             RowState::Unknown {
                 age: 2,
                 probe_in: 1,

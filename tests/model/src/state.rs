@@ -33,7 +33,7 @@ pub struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "named as in onlyonce_core::State")]
 pub enum RowState {
-    Executing { lease: u8 },
+    Executing { lease: u8, doubt: bool },
     Unknown { age: u8, probe_in: u8, probes: u8 },
     DeadLetter,
     Released { left: u8 },
@@ -49,7 +49,7 @@ impl Row {
                 *probe_in = probe_in.saturating_sub(1);
             }
             RowState::DeadLetter => {}
-            RowState::Executing { lease: left }
+            RowState::Executing { lease: left, .. }
             | RowState::Released { left }
             | RowState::Completed { left }
             | RowState::Expired { left } => *left = left.saturating_sub(1),

@@ -51,7 +51,7 @@ impl Variant {
             Self::NullLease => {
                 let free = matches!(
                     (command, record.map(|record| &record.state)),
-                    (Command::Claim(_), Some(State::Executing { lease_until }))
+                    (Command::Claim(_), Some(State::Executing { lease_until, .. }))
                         if lease_until.has_passed(now)
                 );
                 step(policy, record.filter(|_| !free), command, now)

@@ -84,7 +84,7 @@ impl World {
         state.truth.answered |= answered && state.truth.retained > 0;
         let looks_at_lease = self.checks_lease && phase == Phase::Granted;
         let lease = match state.row_state() {
-            Some(RowState::Executing { lease }) if looks_at_lease => lease,
+            Some(RowState::Executing { lease, .. }) if looks_at_lease => lease,
             Some(_) | None => 0,
         };
         *state.worker_mut(id) = Worker {

@@ -92,7 +92,7 @@ impl Table {
             .rows
             .get(id)
             .is_some_and(|row| match (self.bug, &row.record.state) {
-                (Some(Bug::LeaseIsTimeToLive), State::Executing { lease_until }) => {
+                (Some(Bug::LeaseIsTimeToLive), State::Executing { lease_until, .. }) => {
                     lease_until.has_passed(now)
                 }
                 (Some(Bug::ForgetsUnknown), State::Unknown { since, .. }) => {

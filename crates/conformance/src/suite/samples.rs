@@ -60,7 +60,13 @@ pub fn record(number: u64, state: State) -> Record {
 /// A claim whose lease ends then.
 #[must_use]
 pub fn executing(number: u64, lease_until: Timestamp) -> Record {
-    record(number, State::Executing { lease_until })
+    record(
+        number,
+        State::Executing {
+            lease_until,
+            doubt: None,
+        },
+    )
 }
 
 /// A completion with this body.
@@ -89,6 +95,7 @@ pub fn state(kind: StateKind, deadline: Timestamp) -> State {
     match kind {
         StateKind::Executing => State::Executing {
             lease_until: deadline,
+            doubt: Some(reason),
         },
         StateKind::Unknown => State::Unknown {
             reason,

@@ -59,7 +59,14 @@ pub(crate) fn full_response() -> StoredResponse {
 /// One record of every kind, and of every number that the format gives a meaning to.
 pub(crate) fn fixtures() -> Vec<(String, Record)> {
     let later = Timestamp::from_millis(1_700_000_100_003);
-    let executing = State::Executing { lease_until: later };
+    let executing = State::Executing {
+        lease_until: later,
+        doubt: None,
+    };
+    let in_doubt = State::Executing {
+        lease_until: later,
+        doubt: Some(UnknownReason::LeaseExpired),
+    };
     let with_fields = Record {
         fields: FieldDigests::from_encoded(Bytes::from_static(b"field-1!field-2!"), true).unwrap(),
         ..stored(executing.clone())
@@ -86,6 +93,7 @@ pub(crate) fn fixtures() -> Vec<(String, Record)> {
         ("executing".into(), stored(executing)),
         ("executing-with-two-fields".into(), with_fields),
         ("executing-with-memo".into(), with_memo),
+        ("executing-in-doubt".into(), stored(in_doubt)),
         ("dead_letter".into(), stored(dead_letter)),
         (
             "released".into(),

@@ -136,6 +136,7 @@ pub(crate) fn row(state: State) -> Record {
 pub(crate) fn executing() -> Record {
     row(State::Executing {
         lease_until: at(15),
+        doubt: None,
     })
 }
 

@@ -15,7 +15,13 @@ fn a_claim_on_an_absent_key_executes() {
     assert_eq!((row.created_at, row.updated_at), (at(7), at(7)));
     assert_eq!(row.fingerprint, payload(1));
     let lease_until = at(7 + 15);
-    assert_eq!(row.state, State::Executing { lease_until });
+    assert_eq!(
+        row.state,
+        State::Executing {
+            lease_until,
+            doubt: None
+        }
+    );
 }
 
 /// A replay must know which shape of response it is about to show.
@@ -208,7 +214,13 @@ fn a_claim_that_finds_its_own_row_executes() {
                 (fence(1), 1, at(0))
             );
             let lease_until = now.after(seconds(15));
-            assert_eq!(next.state, State::Executing { lease_until });
+            assert_eq!(
+                next.state,
+                State::Executing {
+                    lease_until,
+                    doubt: None
+                }
+            );
         }
     }
 }

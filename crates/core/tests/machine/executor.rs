@@ -1,7 +1,8 @@
 //! What the holder of a fence may do, and everybody else may not.
 
 use onlyonce_core::{
-    Command, Decision, Record, Response, State, TombstoneReason, UnknownReason, Verdict, step,
+    Command, Decision, Expiry, Record, Response, Reuse, State, TombstoneReason, UnknownReason,
+    Verdict, step,
 };
 
 use crate::common::*;
@@ -80,7 +81,13 @@ fn a_renewal_moves_the_end_of_the_lease() {
     let (told, row) = written(&policy(), &executing(), &renew(fence(1)), at(10));
     assert_eq!(told, Decision::Renewed);
     let lease_until = at(25);
-    assert_eq!(row.state, State::Executing { lease_until });
+    assert_eq!(
+        row.state,
+        State::Executing {
+            lease_until,
+            doubt: None
+        }
+    );
 }
 
 /// Nobody noticed the silence and nobody else was granted the key, so nothing is lost.
@@ -250,6 +257,45 @@ fn an_executor_that_does_not_know_is_not_overruled_by_its_status() {
             assert_eq!(told, Decision::Settled);
             assert!(matches!(row.state, State::Completed { .. }));
         }
+    }
+}
+
+/// A key that runs again though nobody knows how its first attempt ended. That the second attempt
+/// did nothing says nothing about the first; as "released" the row would be forgotten in the end, and
+/// the next life would charge again.
+#[test]
+fn an_attempt_that_did_nothing_leaves_the_doubt_about_an_earlier_one() {
+    let policy = policy_for(REEXECUTES, Reuse::Replay, Expiry::Delete);
+    let (told, again) = written(&policy, &unknown(), &claim(fence(2)), at(16));
+    assert_eq!(told, Decision::Execute);
+    let doubt = Some(UnknownReason::LeaseExpired);
+    assert!(matches!(again.state, State::Executing { doubt: kept, .. } if kept == doubt));
+    let (_, renewed) = written(&policy, &again, &renew(fence(2)), at(17));
+    assert!(matches!(renewed.state, State::Executing { doubt: kept, .. } if kept == doubt));
+    for row in [&again, &renewed] {
+        for nothing in [release(fence(2)), evict(fence(2))] {
+            let (told, row) = written(&policy, row, &nothing, at(18));
+            assert_eq!(told, Decision::Settled);
+            let State::Unknown { reason, since, .. } = row.state else {
+                panic!("{:?}", row.state);
+            };
+            assert_eq!((Some(reason), since), (doubt, at(18)));
+            // Said again, or after the lease was over: still unknown.
+            assert_eq!(
+                kept(&policy, &row, &nothing, at(19)),
+                Decision::AlreadySettled
+            );
+        }
+        let (_, silent) = written(&policy, row, &Command::Sweep, at(60));
+        for nothing in [release(fence(2)), evict(fence(2))] {
+            assert_eq!(
+                kept(&policy, &silent, &nothing, at(61)),
+                Decision::AlreadySettled
+            );
+        }
+        let (told, row) = written(&policy, row, &complete(fence(2), answer("done")), at(18));
+        assert_eq!(told, Decision::Settled);
+        assert!(matches!(row.state, State::Completed { .. }));
     }
 }
 

@@ -124,12 +124,19 @@ fn check_grant(
         panic!("{command:?} was told to execute and left {next:?}");
     };
     assert_eq!(row.fence, claim.fence);
-    let lease_until = now.after(policy.lease());
-    assert_eq!(row.state, State::Executing { lease_until });
+    let State::Executing { lease_until, doubt } = row.state else {
+        panic!("{:?}", row.state);
+    };
+    assert_eq!(lease_until, now.after(policy.lease()));
+    let own = before.is_some_and(|before| before.fence == claim.fence);
     if let Some(before) = before {
-        let own = before.fence == claim.fence;
         assert!(own || is_free(policy, before, now), "{:?}", before.state);
     }
+    let earlier = before.and_then(|before| match before.state {
+        State::Unknown { reason, .. } => Some(reason),
+        _ => None,
+    });
+    assert!(own || doubt == earlier, "a doubt was forgotten, or made up");
 }
 
 /// Whether a row stands in nobody's way: released, expired, or of an upstream that tolerates a
@@ -179,7 +186,10 @@ fn check_row(policy: &Policy, before: &Record, command: &Command, now: Timestamp
         Next::Remove if before.state.kind().is_settled() => {
             assert!(forgotten || past_its_end(before, now));
         }
-        Next::Remove => assert!(forgotten || matches!(command, Command::Evict { .. })),
+        Next::Remove => {
+            assert!(forgotten || matches!(command, Command::Evict { .. }));
+            assert!(forgotten || !is_in_doubt(before), "a doubt was forgotten");
+        }
         Next::Put(after) => {
             if let State::Completed { .. } = before.state {
                 assert!(past_its_end(before, now), "an answer was taken back");
@@ -190,11 +200,21 @@ fn check_row(policy: &Policy, before: &Record, command: &Command, now: Timestamp
             }
             let by_verdict = matches!(command, Command::Reconcile { .. });
             let frees = after.state.kind() == StateKind::Released;
+            let by_a_person = matches!(command, Command::Resolve { .. });
+            assert!(
+                by_a_person || !(frees && is_in_doubt(before)),
+                "time may free it"
+            );
             assert!(!(by_verdict && frees && policy.upstream() == OPAQUE));
             let expires = after.state.kind() == StateKind::Expired;
             assert!(!expires || policy.expiry() != Expiry::Delete);
         }
     }
+}
+
+/// Whether an earlier attempt may have been executed, while another one runs.
+fn is_in_doubt(row: &Record) -> bool {
+    matches!(row.state, State::Executing { doubt: Some(_), .. })
 }
 
 fn past_its_end(row: &Record, now: Timestamp) -> bool {

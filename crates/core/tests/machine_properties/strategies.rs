@@ -51,6 +51,7 @@ fn any_state(kinds: Range<u8>) -> impl Strategy<Value = State> {
         |(kind, (since, deadline), reason, attempts, response)| match kind {
             0 => State::Executing {
                 lease_until: deadline,
+                doubt: (attempts % 2 == 1).then_some(reason),
             },
             1 => State::Unknown {
                 reason,

@@ -65,7 +65,10 @@ impl Raw for RedisServer {
         if !is_done {
             let lease_until = Timestamp::from_millis(1);
             record = Record {
-                state: State::Executing { lease_until },
+                state: State::Executing {
+                    lease_until,
+                    doubt: None,
+                },
                 memo: bytes::Bytes::new(),
                 ..record
             };

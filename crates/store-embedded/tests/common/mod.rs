@@ -51,6 +51,7 @@ pub(crate) fn record(state: State) -> Record {
 pub(crate) fn executing(lease_until: u64) -> Record {
     record(State::Executing {
         lease_until: at(lease_until),
+        doubt: None,
     })
 }
 

@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static> Harness for Server<T> {
 
 /// The milliseconds until which a row's lease runs; counts how often it was renewed.
 pub fn lease_ms(row: &Row) -> u64 {
-    let State::Executing { lease_until } = row.record.state else {
+    let State::Executing { lease_until, .. } = row.record.state else {
         panic!("a row that only this test writes");
     };
     lease_until.as_millis()
