@@ -14,7 +14,9 @@ use thiserror::Error;
 use crate::fence::Fence;
 use crate::fingerprint::{Algorithm, FieldDigests, Fingerprint};
 use crate::headers::HeaderBlock;
-use crate::record::{Record, Response, State, StoredResponse, TombstoneReason, UnknownReason};
+use crate::record::{
+    Doubt, Record, Response, State, StoredResponse, TombstoneReason, UnknownReason,
+};
 use crate::route::RouteName;
 use crate::scope::{PrincipalDigest, RecordId};
 use crate::seal::SealedResponse;
@@ -176,11 +178,12 @@ fn put_state(out: &mut Vec<u8>, state: &State) -> Result<(), CodecError> {
         }
         State::Executing {
             lease_until,
-            doubt: Some(reason),
+            doubt: Some(Doubt { reason, since }),
         } => {
             out.put_u8(EXECUTING_IN_DOUBT);
             out.put_u64(lease_until.as_millis());
             out.put_u8(reason_tag(*reason));
+            out.put_u64(since.as_millis());
         }
         State::Unknown {
             reason,
@@ -325,7 +328,10 @@ fn read_state(reader: &mut Reader) -> Result<State, CodecError> {
         }),
         EXECUTING_IN_DOUBT => Ok(State::Executing {
             lease_until: reader.timestamp()?,
-            doubt: Some(read_reason(reader)?),
+            doubt: Some(Doubt {
+                reason: read_reason(reader)?,
+                since: reader.timestamp()?,
+            }),
         }),
         UNKNOWN => Ok(State::Unknown {
             reason: read_reason(reader)?,

@@ -37,7 +37,7 @@ pub use key::{Key, KeyLimits};
 pub use machine::step;
 pub use policy::{Expiry, Policy, PolicyBuilder, PolicyError, Reconcile, Reuse, Upstream};
 pub use record::{
-    Record, Response, State, StateKind, StoredResponse, TombstoneReason, UnknownReason,
+    Doubt, Record, Response, State, StateKind, StoredResponse, TombstoneReason, UnknownReason,
 };
 pub use route::RouteName;
 pub use scope::{PrincipalDigest, RecordId, Scope, ScopeParts};

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use crate::command::{Claim, Command, Decision, Next, Resolution, Verdict};
 use crate::fence::Fence;
 use crate::policy::{Expiry, Policy, Reuse, Upstream};
-use crate::record::{Record, Response, State, UnknownReason};
+use crate::record::{Doubt, Record, Response, State, UnknownReason};
 use crate::time::Timestamp;
 
 /// Decides. `record` is the row as loaded, `None` when there is none.
@@ -70,6 +70,27 @@ fn is_own_doubt(state: &State) -> bool {
     }
 }
 
+/// The same state, as the executor's own doubt.
+fn own_doubt(state: &State) -> State {
+    let mut doubted = state.clone();
+    if let State::Unknown { reason, .. } | State::DeadLetter { reason, .. } = &mut doubted {
+        *reason = UnknownReason::HandlerSaidSo;
+    }
+    doubted
+}
+
+/// What nobody knows of an earlier attempt of this life, as far as the row tells.
+fn earlier_doubt(record: &Record) -> Option<Doubt> {
+    match record.state {
+        State::Executing { doubt, .. } => doubt,
+        // Its own doubt has taken the place of an earlier one, if there was any.
+        State::Unknown { reason, since, .. } | State::DeadLetter { reason, since, .. } => {
+            (record.attempt > 1).then_some(Doubt { reason, since })
+        }
+        State::Released { .. } | State::Completed { .. } | State::Expired { .. } => None,
+    }
+}
+
 /// What every rule knows.
 struct Rules<'a> {
     policy: &'a Policy,
@@ -94,7 +115,7 @@ impl Rules<'_> {
             State::Executing { .. } | State::Unknown { .. } if record.fence == claim.fence => {
                 let again = State::Executing {
                     lease_until: self.lease_end(),
-                    doubt: self.earlier_doubt(record),
+                    doubt: earlier_doubt(record),
                 };
                 (Decision::Execute, self.put(record, again))
             }
@@ -192,11 +213,11 @@ impl Rules<'_> {
         let Some(record) = record.filter(|record| record.fence == fence) else {
             return FENCED;
         };
-        match (&record.state, self.earlier_doubt(record)) {
+        match (&record.state, earlier_doubt(record)) {
             (doubted, _) if is_own_doubt(doubted) => ALREADY_SETTLED,
-            (State::Executing { .. }, Some(reason)) => (
+            (State::Executing { .. }, Some(doubt)) => (
                 Decision::Settled,
-                self.put(record, self.unknown(reason, fence)),
+                self.put(record, self.doubted_again(doubt)),
             ),
             (State::Unknown { .. } | State::DeadLetter { .. }, Some(_)) => ALREADY_SETTLED,
             (State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. }, None) => {
@@ -217,7 +238,7 @@ impl Rules<'_> {
         // upstream recognises this one by the key that both carry; forgetting the row would give
         // the next one another key.
         let keeps_row = record.attempt > 1 && self.relies_on_deduplication();
-        if keeps_row || self.earlier_doubt(record).is_some() {
+        if keeps_row || earlier_doubt(record).is_some() {
             return self.release(Some(record), fence);
         }
         if record.fence != fence {
@@ -231,18 +252,6 @@ impl Rules<'_> {
             State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {
                 ALREADY_SETTLED
             }
-        }
-    }
-
-    /// Why an earlier attempt of this life may have been executed, as far as the row tells.
-    fn earlier_doubt(&self, record: &Record) -> Option<UnknownReason> {
-        match record.state {
-            State::Executing { doubt, .. } => doubt,
-            // Its own doubt has taken the place of an earlier one, if there was any.
-            State::Unknown { reason, .. } | State::DeadLetter { reason, .. } => {
-                (record.attempt > 1 && self.reexecutes()).then_some(reason)
-            }
-            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => None,
         }
     }
 
@@ -267,6 +276,15 @@ impl Rules<'_> {
                 Decision::Settled,
                 self.put(record, self.unknown(reason, fence)),
             ),
+            // What somebody presumed meanwhile, the executor now says itself: it stands.
+            State::Unknown { .. } | State::DeadLetter { .. }
+                if reason == UnknownReason::HandlerSaidSo && !is_own_doubt(&record.state) =>
+            {
+                (
+                    Decision::Settled,
+                    self.put(record, own_doubt(&record.state)),
+                )
+            }
             State::Unknown { .. }
             | State::DeadLetter { .. }
             | State::Released { .. }
@@ -451,6 +469,11 @@ impl Rules<'_> {
             | State::Completed { .. }
             | State::Expired { .. } => (UnknownReason::LeaseExpired, self.now),
         };
+        self.doubted_again(Doubt { reason, since })
+    }
+
+    /// Unknown as it was before, and due at once: it has been long enough.
+    fn doubted_again(&self, Doubt { reason, since }: Doubt) -> State {
         State::Unknown {
             reason,
             since,
@@ -469,7 +492,7 @@ impl Rules<'_> {
             state: State::Executing {
                 lease_until: self.lease_end(),
                 doubt: earlier.and_then(|earlier| match earlier.state {
-                    State::Unknown { reason, .. } => Some(reason),
+                    State::Unknown { reason, since, .. } => Some(Doubt { reason, since }),
                     State::Executing { .. }
                     | State::DeadLetter { .. }
                     | State::Released { .. }

@@ -48,10 +48,10 @@ pub enum State {
     Executing {
         /// When the executor is presumed gone unless it renews.
         lease_until: Timestamp,
-        /// Why an earlier attempt may have been executed, where a key runs again though nobody
+        /// That an earlier attempt may have been executed, where a key runs again though nobody
         /// knows ([`Upstream::Dedupes`](crate::Upstream::Dedupes)). If this one does nothing, the
         /// doubt is back: time must not turn it into "never executed".
-        doubt: Option<UnknownReason>,
+        doubt: Option<Doubt>,
     },
     /// The effect may have happened, and nobody knows yet.
     Unknown {
@@ -90,6 +90,15 @@ pub enum State {
         /// When the row is removed for good.
         purge_at: Timestamp,
     },
+}
+
+/// What nobody knows of an earlier attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubt {
+    /// Why.
+    pub reason: UnknownReason,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 impl State {

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use onlyonce_core::{Command, Decision, Next, Record, RecordId, Timestamp, step};
+use onlyonce_core::{Command, Decision, Next, Record, RecordId, StateKind, Timestamp, step};
 use onlyonce_store::{Row, Store, StoreError, Swap, Version};
 
 use crate::engine::Inner;
@@ -25,6 +25,13 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
+    /// Whether nobody knows how it ended.
+    pub(crate) fn is_undecided(&self) -> bool {
+        let row = self.row.as_ref();
+        let kind = row.map(|row| row.record.state.kind());
+        matches!(kind, Some(StateKind::Unknown | StateKind::DeadLetter))
+    }
+
     pub(crate) fn into_record(self) -> Option<Box<Record>> {
         self.row.map(|row| Box::new(row.record))
     }

@@ -41,6 +41,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             Ok(applied) if final_answer && applied.decision != Decision::Settled => {
                 Ok(self.settled_before(id, record, applied, outcome, value))
             }
+            // This attempt did nothing, and that is not all there is to say about the key.
+            Ok(applied) if !matches!(outcome, Outcome::Unknown(_)) && applied.is_undecided() => {
+                Ok(Reply::Unknown(applied.into_record()))
+            }
             Ok(_) | Err(_) => Ok(Reply::Executed { value, outcome }),
         }
     }
@@ -218,29 +222,26 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 }
 
-/// Why nobody knows now, if that is what came of it: as the work said, or because an earlier attempt
-/// is in doubt and this one did nothing.
+/// Why nobody knows now, if that is what came of it: as the work said, in its answer or its own
+/// transaction, or because an earlier attempt is in doubt and this one did nothing.
 fn became_unknown(
     result: &Result<Applied, EngineError>,
     outcome: &Outcome,
 ) -> Option<UnknownReason> {
-    match (result, outcome) {
-        (Ok(_), Outcome::Unknown(reason)) => Some(*reason),
-        (
-            Ok(Applied {
-                decision: Decision::Settled,
-                row: Some(row),
-            }),
-            Outcome::Released | Outcome::Rejected,
-        ) => match row.record.state {
-            State::Unknown { reason, .. } => Some(reason),
+    let applied = result.as_ref().ok()?;
+    if let Outcome::Unknown(reason) = outcome {
+        return Some(*reason);
+    }
+    match applied.row.as_ref().map(|row| &row.record.state) {
+        Some(State::Unknown { reason, .. }) => Some(*reason),
+        Some(
             State::Executing { .. }
             | State::DeadLetter { .. }
             | State::Released { .. }
             | State::Completed { .. }
-            | State::Expired { .. } => None,
-        },
-        (Ok(_) | Err(_), _) => None,
+            | State::Expired { .. },
+        )
+        | None => None,
     }
 }
 

@@ -117,7 +117,8 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     }
 
     fn unrecorded(&self, route: &Route, id: &RecordId, record: Option<&Record>) -> Problem {
-        self.unknown(route, id, record, "the outcome could not be recorded")
+        let detail = "how it ended is not known, or could not be recorded";
+        self.unknown(route, id, record, detail)
             .status(StatusCode::BAD_GATEWAY)
     }
 

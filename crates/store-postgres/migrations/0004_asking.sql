@@ -172,8 +172,11 @@ BEGIN
     IF held.state = 'executing' AND held.reason IS NOT NULL THEN
         UPDATE onlyonce_record AS r SET
             version = nextval('onlyonce_version'), state = 'unknown', deadline = now,
-            updated_at = greatest(now, held.updated_at), unknown_since = now, probes = 0
+            updated_at = greatest(now, held.updated_at), probes = 0
         WHERE r.id = token.id;
+        RETURN;
+    END IF;
+    IF held.state <> 'executing' AND held.attempt > 1 THEN
         RETURN;
     END IF;
     UPDATE onlyonce_record AS r SET
@@ -181,6 +184,37 @@ BEGIN
         deadline = onlyonce_after(now, token.retention),
         updated_at = greatest(now, held.updated_at), reason = NULL,
         unknown_since = NULL, probes = NULL, memo = ''
+    WHERE r.id = token.id;
+END $$;
+
+-- As before, but for a key that somebody presumed unknown already.
+CREATE OR REPLACE FUNCTION onlyonce_unknown(execution text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+DECLARE
+    token record;
+    held onlyonce_record;
+    now bigint;
+BEGIN
+    token := onlyonce_token(execution);
+    held := onlyonce_hold(token.id, token.fence);
+    -- What somebody presumed meanwhile, the application says itself: it stands, whatever its answer's
+    -- status says.
+    IF held.state IN ('unknown', 'dead_letter') THEN
+        UPDATE onlyonce_record AS r SET
+            version = nextval('onlyonce_version'), reason = 'handler_said_so',
+            updated_at = greatest(onlyonce_time(), held.updated_at)
+        WHERE r.id = token.id AND r.reason IS DISTINCT FROM 'handler_said_so';
+        RETURN;
+    END IF;
+    IF held.state <> 'executing' THEN
+        PERFORM onlyonce_over(held);
+    END IF;
+    now := onlyonce_time();
+    UPDATE onlyonce_record AS r SET
+        version = nextval('onlyonce_version'), state = 'unknown', deadline = now,
+        updated_at = greatest(now, held.updated_at), reason = 'handler_said_so',
+        unknown_since = now, probes = 0
     WHERE r.id = token.id;
 END $$;
 

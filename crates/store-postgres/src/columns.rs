@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use onlyonce_core::fingerprint::Algorithm;
 use onlyonce_core::{
-    Fence, FieldDigests, Fingerprint, PrincipalDigest, Record, RecordId, Response, RouteName,
-    SealedResponse, State, StoredResponse, Timestamp, TombstoneReason, UnknownReason,
+    Doubt, Fence, FieldDigests, Fingerprint, PrincipalDigest, Record, RecordId, Response,
+    RouteName, SealedResponse, State, StoredResponse, Timestamp, TombstoneReason, UnknownReason,
 };
 use onlyonce_store::{Row, StoreError, Version};
 use tokio_postgres::types::FromSql;
@@ -112,7 +112,10 @@ impl NewRow {
                 self.probes = Some((*attempts).into());
             }
             State::Completed { response, .. } => self.put_response(response),
-            State::Executing { doubt, .. } => self.reason = doubt.map(UnknownReason::as_str),
+            State::Executing { doubt, .. } => {
+                self.reason = doubt.map(|doubt| doubt.reason.as_str());
+                self.unknown_since = doubt.map(|doubt| millis(doubt.since));
+            }
             State::Released { .. } | State::Expired { .. } => {}
         }
     }
@@ -285,7 +288,13 @@ impl<'a> Reader<'a> {
         let state = match (name, deadline) {
             ("executing", Some(lease_until)) => State::Executing {
                 lease_until,
-                doubt: reason.map(|_| unknown_reason(reason)).transpose()?,
+                doubt: match reason {
+                    None => None,
+                    Some(_) => Some(Doubt {
+                        reason: unknown_reason(reason)?,
+                        since: self.time("unknown_since")?,
+                    }),
+                },
             },
             ("released", Some(expires_at)) => State::Released { expires_at },
             ("expired", Some(purge_at)) => State::Expired { purge_at },

@@ -15,7 +15,8 @@ use common::{client, migrated, open};
 use onlyonce_conformance::servers::postgres::Postgres;
 use onlyonce_conformance::suite::samples::{at, completed, executing, id, record, state};
 use onlyonce_core::{
-    Fence, Record, RecordId, Response, State, StateKind, StoredResponse, Timestamp, UnknownReason,
+    Doubt, Fence, Record, RecordId, Response, State, StateKind, StoredResponse, Timestamp,
+    UnknownReason,
 };
 use onlyonce_store::{Row, Store, Swap, Version};
 use onlyonce_store_postgres::{PostgresStore, execution_token};
@@ -294,21 +295,55 @@ async fn a_release_leaves_the_doubt_about_an_earlier_attempt() {
     let reason = UnknownReason::NoCompleteAnswer;
     claim.state = State::Executing {
         lease_until: at(5_000),
-        doubt: Some(reason),
+        doubt: Some(Doubt {
+            reason,
+            since: at(1_000),
+        }),
     };
+    claim.attempt = 2;
     setup.put(&claim).await;
     assert_eq!(setup.row().await.record, claim);
     let release = format!("SELECT onlyonce_release('{}')", token(&claim));
-    setup.run(&release).await.unwrap();
-    let State::Unknown {
-        reason: kept,
-        attempts: 0,
-        ..
-    } = setup.row().await.record.state
-    else {
-        panic!("unknown again");
-    };
-    assert_eq!(kept, reason);
+    // The second time because the first acknowledgement was lost.
+    for _ in 0..2 {
+        setup.run(&release).await.unwrap();
+        let State::Unknown {
+            reason: kept,
+            since,
+            attempts: 0,
+            ..
+        } = setup.row().await.record.state
+        else {
+            panic!("unknown again");
+        };
+        assert_eq!((kept, since), (reason, at(1_000)));
+    }
+}
+
+/// A sweeper was faster: what it presumed, the app now says itself.
+#[tokio::test]
+async fn an_app_that_does_not_know_says_so_of_a_key_that_is_unknown_already() {
+    for kind in [StateKind::Unknown, StateKind::DeadLetter] {
+        let setup = Setup::new().await;
+        let mut claim = executing(1, at(5_000));
+        claim.state = state(kind, at(5_000));
+        setup.put(&claim).await;
+        let unknown = format!("SELECT onlyonce_unknown('{}')", token(&claim));
+        let mut versions = Vec::new();
+        for _ in 0..2 {
+            setup.run(&unknown).await.unwrap();
+            let row = setup.row().await;
+            versions.push(row.version);
+            let (State::Unknown { reason, .. } | State::DeadLetter { reason, .. }) =
+                row.record.state
+            else {
+                panic!("as before, but for the reason");
+            };
+            assert_eq!(reason, UnknownReason::HandlerSaidSo);
+            assert_eq!(row.record.state.deadline(), claim.state.deadline());
+        }
+        assert_eq!(versions[0], versions[1], "the second time changes nothing");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::fingerprint::Algorithm;
 use onlyonce_core::{
-    Claim, Fence, FieldDigests, Fingerprint, PrincipalDigest, Record, Response, RouteName,
+    Claim, Doubt, Fence, FieldDigests, Fingerprint, PrincipalDigest, Record, Response, RouteName,
     StoredResponse, Timestamp, UnknownReason,
 };
 
@@ -92,7 +92,7 @@ fn record_state(state: RowState) -> onlyonce_core::State {
     match state {
         RowState::Executing { lease, doubt } => State::Executing {
             lease_until: within(lease),
-            doubt: doubt.then_some(reason),
+            doubt: doubt.then_some(Doubt { reason, since: NOW }),
         },
         RowState::Unknown {
             age,

@@ -27,7 +27,7 @@ mod totals;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onlyonce_core::{Decision, RecordId, RouteName, UnknownReason};
+use onlyonce_core::{Decision, RecordId, RouteName};
 use onlyonce_engine::{Event, Observer, StoreOperation};
 
 use crate::QueueCounts;
@@ -241,13 +241,10 @@ impl Stats {
             }
             Event::NotSettled { route, .. } => self.routes.of(route).count(Count::NotRecorded),
             Event::LeaseLost { id, route } => self.zombie(id, route),
-            Event::BecameUnknown { id, route, reason } => {
+            Event::BecameUnknown { route, .. } => {
                 let counts = self.routes.of(route);
                 counts.count(Count::Scheduled);
                 counts.ring.count(Line::Unknown, elapsed_ms);
-                if *reason == UnknownReason::LeaseExpired {
-                    self.zombie(id, route);
-                }
             }
             Event::Swept {
                 id,

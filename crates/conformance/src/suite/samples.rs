@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use onlyonce_core::fingerprint::Algorithm;
 use onlyonce_core::{
-    Fence, FieldDigests, Fingerprint, HeaderBlock, PrincipalDigest, Record, RecordId, Response,
-    RouteName, SealedResponse, State, StateKind, StoredResponse, Timestamp, TombstoneReason,
-    UnknownReason,
+    Doubt, Fence, FieldDigests, Fingerprint, HeaderBlock, PrincipalDigest, Record, RecordId,
+    Response, RouteName, SealedResponse, State, StateKind, StoredResponse, Timestamp,
+    TombstoneReason, UnknownReason,
 };
 
 /// An id that is spread like a hash, different for every number.
@@ -95,7 +95,7 @@ pub fn state(kind: StateKind, deadline: Timestamp) -> State {
     match kind {
         StateKind::Executing => State::Executing {
             lease_until: deadline,
-            doubt: Some(reason),
+            doubt: Some(Doubt { reason, since }),
         },
         StateKind::Unknown => State::Unknown {
             reason,

@@ -17,8 +17,9 @@ use std::{env, fs};
 
 use bytes::Bytes;
 use onlyonce_core::{
-    Fence, FieldDigests, HeaderBlock, PrincipalDigest, Record, RecordId, Response, RouteName,
-    SealedResponse, State, StoredResponse, Timestamp, TombstoneReason, UnknownReason, codec,
+    Doubt, Fence, FieldDigests, HeaderBlock, PrincipalDigest, Record, RecordId, Response,
+    RouteName, SealedResponse, State, StoredResponse, Timestamp, TombstoneReason, UnknownReason,
+    codec,
 };
 
 use crate::common::payload;
@@ -65,7 +66,10 @@ pub(crate) fn fixtures() -> Vec<(String, Record)> {
     };
     let in_doubt = State::Executing {
         lease_until: later,
-        doubt: Some(UnknownReason::LeaseExpired),
+        doubt: Some(Doubt {
+            reason: UnknownReason::LeaseExpired,
+            since: Timestamp::from_millis(1_700_000_050_004),
+        }),
     };
     let with_fields = Record {
         fields: FieldDigests::from_encoded(Bytes::from_static(b"field-1!field-2!"), true).unwrap(),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use onlyonce_core::fingerprint::Algorithm;
 use onlyonce_core::{
-    Claim, Command, Decision, Expiry, Fence, FieldDigests, Fingerprint, HeaderBlock, Next, Policy,
-    PrincipalDigest, Record, Resolution, Response, Reuse, RouteName, SealedResponse, State,
+    Claim, Command, Decision, Doubt, Expiry, Fence, FieldDigests, Fingerprint, HeaderBlock, Next,
+    Policy, PrincipalDigest, Record, Resolution, Response, Reuse, RouteName, SealedResponse, State,
     StoredResponse, Timestamp, TombstoneReason, UnknownReason, Upstream, Verdict, step,
 };
 
@@ -140,6 +140,32 @@ pub(crate) fn executing() -> Record {
     })
 }
 
+/// Lease until second 15, of a second attempt; of the first nobody has known since second 0.
+pub(crate) fn executing_in_doubt() -> Record {
+    let state = State::Executing {
+        lease_until: at(15),
+        doubt: Some(Doubt {
+            reason: UnknownReason::NoCompleteAnswer,
+            since: at(0),
+        }),
+    };
+    Record {
+        attempt: 2,
+        ..row(state)
+    }
+}
+
+/// Unknown since second 15, to be asked about at second 20, never asked so far; the executor said so
+/// itself.
+pub(crate) fn doubted() -> Record {
+    row(State::Unknown {
+        reason: UnknownReason::HandlerSaidSo,
+        since: at(15),
+        reconcile_at: at(20),
+        attempts: 0,
+    })
+}
+
 /// Unknown since second 15, to be asked about at second 20, never asked so far.
 pub(crate) fn unknown() -> Record {
     unknown_asked(0)
@@ -196,7 +222,9 @@ pub(crate) fn expired() -> Record {
 pub(crate) fn every_row() -> Vec<Record> {
     vec![
         executing(),
+        executing_in_doubt(),
         unknown(),
+        doubted(),
         unknown_asked(10),
         dead_letter(),
         released(),

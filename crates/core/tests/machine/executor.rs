@@ -1,8 +1,8 @@
 //! What the holder of a fence may do, and everybody else may not.
 
 use onlyonce_core::{
-    Command, Decision, Expiry, Record, Response, Reuse, State, TombstoneReason, UnknownReason,
-    Verdict, step,
+    Command, Decision, Doubt, Expiry, Record, Response, Reuse, State, TombstoneReason,
+    UnknownReason, Verdict, step,
 };
 
 use crate::common::*;
@@ -221,7 +221,6 @@ fn a_late_release_or_eviction_by_the_same_fence_settles_the_key() {
     }
 }
 
-/// Probes are under way; starting the count again would put the dead letter off for ever.
 /// A service that wrote "I do not know" in its transaction still answers with some status, and what
 /// others conclude from that must not free the key.
 #[test]
@@ -239,7 +238,15 @@ fn an_executor_that_does_not_know_is_not_overruled_by_its_status() {
         attempts: 10,
     });
     for policy in every_policy() {
-        for row in [&unknown, &dead_letter] {
+        let own = Command::MarkUnknown {
+            fence: fence(1),
+            reason,
+        };
+        // Presumed before, and then said.
+        let (_, presumed) = written(&policy, &unknown_asked(3), &own, at(4));
+        assert!(matches!(presumed.state, State::Unknown { attempts: 3, .. }));
+        for row in [&unknown, &dead_letter, &presumed] {
+            assert_eq!(kept(&policy, row, &own, at(4)), Decision::AlreadySettled);
             for concluded in [
                 release(fence(1)),
                 evict(fence(1)),
@@ -268,7 +275,10 @@ fn an_attempt_that_did_nothing_leaves_the_doubt_about_an_earlier_one() {
     let policy = policy_for(REEXECUTES, Reuse::Replay, Expiry::Delete);
     let (told, again) = written(&policy, &unknown(), &claim(fence(2)), at(16));
     assert_eq!(told, Decision::Execute);
-    let doubt = Some(UnknownReason::LeaseExpired);
+    let doubt = Some(Doubt {
+        reason: UnknownReason::LeaseExpired,
+        since: at(15),
+    });
     assert!(matches!(again.state, State::Executing { doubt: kept, .. } if kept == doubt));
     let (_, renewed) = written(&policy, &again, &renew(fence(2)), at(17));
     assert!(matches!(renewed.state, State::Executing { doubt: kept, .. } if kept == doubt));
@@ -279,7 +289,7 @@ fn an_attempt_that_did_nothing_leaves_the_doubt_about_an_earlier_one() {
             let State::Unknown { reason, since, .. } = row.state else {
                 panic!("{:?}", row.state);
             };
-            assert_eq!((Some(reason), since), (doubt, at(18)));
+            assert_eq!(Some(Doubt { reason, since }), doubt);
             // Said again, or after the lease was over: still unknown.
             assert_eq!(
                 kept(&policy, &row, &nothing, at(19)),
@@ -299,6 +309,7 @@ fn an_attempt_that_did_nothing_leaves_the_doubt_about_an_earlier_one() {
     }
 }
 
+/// Probes are under way; starting the count again would put the dead letter off for ever.
 #[test]
 fn a_key_that_is_unknown_already_keeps_its_first_reason_and_count() {
     for row in [unknown_asked(3), dead_letter(), released()] {

@@ -18,8 +18,8 @@ mod strategies;
 
 use common::*;
 use onlyonce_core::{
-    Command, Decision, Expiry, Fence, Next, Policy, Record, Resolution, State, StateKind,
-    Timestamp, step,
+    Command, Decision, Doubt, Expiry, Fence, Next, Policy, Record, Resolution, State, StateKind,
+    Timestamp, UnknownReason, step,
 };
 use proptest::prelude::*;
 use strategies::*;
@@ -40,6 +40,7 @@ fn check(policy: &Policy, before: Option<&Record>, command: &Command, now: Times
     if let Some(before) = before {
         check_row(policy, before, command, now, &next);
         check_fence(before, command, decision, &next);
+        check_own_doubt(before, command, &next);
         if let Next::Put(after) = &next {
             let granted = decision == Decision::Execute;
             assert!(granted || after.fence == before.fence, "{decision:?}");
@@ -133,8 +134,12 @@ fn check_grant(
         assert!(own || is_free(policy, before, now), "{:?}", before.state);
     }
     let earlier = before.and_then(|before| match before.state {
-        State::Unknown { reason, .. } => Some(reason),
-        _ => None,
+        State::Unknown { reason, since, .. } => Some(Doubt { reason, since }),
+        State::Executing { .. }
+        | State::DeadLetter { .. }
+        | State::Released { .. }
+        | State::Completed { .. }
+        | State::Expired { .. } => None,
     });
     assert!(own || doubt == earlier, "a doubt was forgotten, or made up");
 }
@@ -170,6 +175,24 @@ fn check_fence(before: &Record, command: &Command, decision: Decision, next: &Ne
     if !claims && fence_of(command).is_some_and(|fence| fence != before.fence) {
         assert_eq!((decision, next), (Decision::Fenced, &Next::Keep));
     }
+}
+
+/// Nobody concludes from a status what the executor says it does not know.
+fn check_own_doubt(before: &Record, command: &Command, next: &Next) {
+    let own = match before.state {
+        State::Unknown { reason, .. } | State::DeadLetter { reason, .. } => {
+            reason == UnknownReason::HandlerSaidSo
+        }
+        State::Executing { .. }
+        | State::Released { .. }
+        | State::Completed { .. }
+        | State::Expired { .. } => false,
+    };
+    let concluded = matches!(
+        command,
+        Command::Complete { .. } | Command::Release { .. } | Command::Evict { .. }
+    );
+    assert!(!(own && concluded) || *next == Next::Keep, "{next:?}");
 }
 
 /// What may become of a row that exists.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use onlyonce_core::{
-    Command, Expiry, Fence, Policy, Reconcile, Record, Resolution, Response, Reuse, State,
+    Command, Doubt, Expiry, Fence, Policy, Reconcile, Record, Resolution, Response, Reuse, State,
     Timestamp, TombstoneReason, UnknownReason, Upstream, Verdict,
 };
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn any_state(kinds: Range<u8>) -> impl Strategy<Value = State> {
         |(kind, (since, deadline), reason, attempts, response)| match kind {
             0 => State::Executing {
                 lease_until: deadline,
-                doubt: (attempts % 2 == 1).then_some(reason),
+                doubt: (attempts % 2 == 1).then_some(Doubt { reason, since }),
             },
             1 => State::Unknown {
                 reason,

@@ -256,9 +256,10 @@ impl Checker<'_> {
 
 /// How long after an outcome became unknown its last question is asked, about.
 fn asked_for(route: &Route) -> Duration {
+    // The first two pauses are the same: before the first question, and after it.
     let mut pause = route.reconcile_delay;
-    let mut total = Duration::ZERO;
-    for _ in 0..route.reconcile_attempts.get() {
+    let mut total = pause;
+    for _ in 1..route.reconcile_attempts.get() {
         total = total.saturating_add(pause);
         pause = pause.saturating_mul(2).min(route.reconcile_delay_max);
     }

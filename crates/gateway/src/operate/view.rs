@@ -47,7 +47,7 @@ pub(super) fn found(page: &Value, method: &str, path: &str) -> String {
     if keys.is_none_or(Vec::is_empty) {
         return format!(
             "none for {method} {} by this caller: give --method, --path and --caller as in the \
-             client's request",
+             client's request; one that sends several credentials is not found this way",
             plain(path)
         );
     }

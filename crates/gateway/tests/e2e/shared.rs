@@ -474,7 +474,8 @@ async fn an_application_that_does_not_know_is_not_overruled_by_its_status() {
         let token = seen.header("onlyonce-execution");
         let _ = query(&server, &format!("SELECT onlyonce_unknown('{token}')"));
         committed.add_permits(1);
-        let _ = soon(first).await;
+        let first = soon(first).await.expect("a client");
+        first.assert_problem(502, UNKNOWN);
         let retry = send_to(gateway.address, &call).await;
         retry.assert_problem(409, UNKNOWN);
         assert_eq!(app.seen.all().len(), asked + 1, "{status}");

@@ -58,7 +58,7 @@ async fn a_stripe_key_of_one_account_is_none_of_another() {
     }
 }
 
-/// PayPal: a partner asks for many merchants.
+/// A partner asks for many merchants.
 #[tokio::test]
 async fn a_paypal_key_for_another_merchant_is_refused() {
     let stage = Stage::new("paypal", 200).await;
