@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use onlyonce_core::{Record, Timestamp, codec};
 use onlyonce_store_redis::{RedisOptions, RedisStore};
 
 use super::limit::{Amount, Limit};
-use super::work::{CALLERS, id};
+use super::work::{CALLERS, Work, id};
 use crate::records::{body, claimed, completed};
 
 /// The store's own script.
@@ -60,6 +61,20 @@ impl Server {
         }
     }
 
+    /// The same with these completed rows, as it is in use: with a log as long as the rows need, not
+    /// as their writing made it; and started anew, for the rewriting shares the memory with a
+    /// child, and every page that is written to after that costs a fault, once.
+    pub(crate) async fn with(keys: Range<u64>) -> Self {
+        let mut server = Self::start();
+        server.fill();
+        let store = Self::store(server.address()).await;
+        Work::new(store, 0).await.fill(keys).await;
+        server.rewrite_log().await;
+        server.process.restart();
+        server.script = server.process.cli(&["SCRIPT", "LOAD", SWAP]);
+        server
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.process.address()
     }
@@ -89,9 +104,7 @@ impl Server {
         }
     }
 
-    /// Writes the log anew, as a server in use does from time to time: it is then as long as the
-    /// rows need, and not as their writing made it.
-    pub(crate) async fn rewrite_log(&self) {
+    async fn rewrite_log(&self) {
         let answer = self.process.cli(&["BGREWRITEAOF"]);
         assert!(answer.contains("rewriting"), "{answer}");
         let is_done = |info: &str| {

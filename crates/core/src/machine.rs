@@ -277,7 +277,7 @@ impl Rules<'_> {
                 self.put(record, self.unknown(reason, fence)),
             ),
             // What somebody presumed meanwhile, the executor now says itself: it stands.
-            State::Unknown { .. } | State::DeadLetter { .. }
+            State::Unknown { .. }
                 if reason == UnknownReason::HandlerSaidSo && !is_own_doubt(&record.state) =>
             {
                 (

@@ -9,7 +9,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use onlyonce_core::{Command, Decision, Next, Record, RecordId, StateKind, Timestamp, step};
+use onlyonce_core::{
+    Command, Decision, Next, Record, RecordId, State, Timestamp, UnknownReason, step,
+};
 use onlyonce_store::{Row, Store, StoreError, Swap, Version};
 
 use crate::engine::Inner;
@@ -25,11 +27,15 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    /// Whether nobody knows how it ended.
-    pub(crate) fn is_undecided(&self) -> bool {
-        let row = self.row.as_ref();
-        let kind = row.map(|row| row.record.state.kind());
-        matches!(kind, Some(StateKind::Unknown | StateKind::DeadLetter))
+    /// Why nobody knows how it ended, if nobody does.
+    pub(crate) fn undecided(&self) -> Option<UnknownReason> {
+        match self.row.as_ref()?.record.state {
+            State::Unknown { reason, .. } | State::DeadLetter { reason, .. } => Some(reason),
+            State::Executing { .. }
+            | State::Released { .. }
+            | State::Completed { .. }
+            | State::Expired { .. } => None,
+        }
     }
 
     pub(crate) fn into_record(self) -> Option<Box<Record>> {

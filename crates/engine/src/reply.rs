@@ -12,7 +12,8 @@ pub enum Reply<T> {
     Executed {
         /// What the work gave its caller.
         value: T,
-        /// The outcome that the work gave its key.
+        /// The outcome that the work gave its key; unknown where it did nothing and an earlier
+        /// attempt is in doubt.
         outcome: Outcome,
     },
     /// It was executed before; this is the first answer.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{
-    Command, Decision, Fence, Record, RecordId, Response, SealError, State, StoredResponse,
+    Command, Decision, Fence, Record, RecordId, Response, SealError, StoredResponse,
     TombstoneReason, UnknownReason,
 };
 use onlyonce_store::{Row, Store, StoreError};
@@ -41,11 +41,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             Ok(applied) if final_answer && applied.decision != Decision::Settled => {
                 Ok(self.settled_before(id, record, applied, outcome, value))
             }
-            // This attempt did nothing, and that is not all there is to say about the key.
-            Ok(applied) if !matches!(outcome, Outcome::Unknown(_)) && applied.is_undecided() => {
-                Ok(Reply::Unknown(applied.into_record()))
-            }
-            Ok(_) | Err(_) => Ok(Reply::Executed { value, outcome }),
+            Ok(applied) => Ok(not_final(value, outcome, applied)),
+            Err(_) => Ok(Reply::Executed { value, outcome }),
         }
     }
 
@@ -222,6 +219,22 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 }
 
+/// What the caller of work hears that did nothing, or does not know.
+fn not_final<T>(value: T, outcome: Outcome, applied: Applied) -> Reply<T> {
+    match (applied.undecided(), outcome) {
+        (None, outcome) | (Some(_), outcome @ Outcome::Unknown(_)) => {
+            Reply::Executed { value, outcome }
+        }
+        // The work has said so itself, in its own transaction: its answer says more than it knows.
+        (Some(UnknownReason::HandlerSaidSo), _) => Reply::Unknown(applied.into_record()),
+        // This attempt did nothing, and an earlier one is in doubt. The answer is still true.
+        (Some(reason), _) => Reply::Executed {
+            value,
+            outcome: Outcome::Unknown(reason),
+        },
+    }
+}
+
 /// Why nobody knows now, if that is what came of it: as the work said, in its answer or its own
 /// transaction, or because an earlier attempt is in doubt and this one did nothing.
 fn became_unknown(
@@ -229,19 +242,12 @@ fn became_unknown(
     outcome: &Outcome,
 ) -> Option<UnknownReason> {
     let applied = result.as_ref().ok()?;
-    if let Outcome::Unknown(reason) = outcome {
-        return Some(*reason);
-    }
-    match applied.row.as_ref().map(|row| &row.record.state) {
-        Some(State::Unknown { reason, .. }) => Some(*reason),
-        Some(
-            State::Executing { .. }
-            | State::DeadLetter { .. }
-            | State::Released { .. }
-            | State::Completed { .. }
-            | State::Expired { .. },
-        )
-        | None => None,
+    match outcome {
+        Outcome::Unknown(reason) => Some(*reason),
+        Outcome::Completed(_)
+        | Outcome::NotReplayable(_)
+        | Outcome::Released
+        | Outcome::Rejected => applied.undecided(),
     }
 }
 

@@ -3,7 +3,7 @@
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use onlyonce_core::{FieldDigests, Record, RecordId, TombstoneReason};
-use onlyonce_engine::{EngineError, Replay, Reply, Runtime};
+use onlyonce_engine::{EngineError, Outcome, Replay, Reply, Runtime};
 use onlyonce_store::Store;
 use serde_json::{Value, json};
 
@@ -12,6 +12,9 @@ use crate::service::{Asked, Guard};
 use crate::stored::trace;
 use crate::work::Answer;
 use crate::{Body, Code, InFlight, OnReuse, Problem, ReplayOlder, ResponsePolicy, Route};
+
+/// Why an outcome is unknown that this request has nothing to do with.
+const EARLIER: &str = "an earlier request with this key may have been executed";
 
 /// The shortest and longest `Retry-After`, in seconds.
 pub(crate) const RETRY_SECONDS_MIN: u64 = 1;
@@ -36,6 +39,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 executed(route, asked, response.headers_mut());
                 return response;
             }
+            // "Nothing was executed" is true of this request, and not of the key.
+            Ok(Reply::Executed {
+                value: Answer::Refused(_),
+                outcome: Outcome::Unknown(_),
+            }) => self
+                .unknown(route, id, None, EARLIER)
+                .status(StatusCode::BAD_GATEWAY),
             Ok(Reply::Executed {
                 value: Answer::Refused(problem),
                 ..
@@ -67,10 +77,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             Ok(Reply::InFlight(_)) => self.in_progress(id),
             Ok(Reply::Mismatch(stored)) => self.mismatch(route, asked, &stored),
             Ok(Reply::Unknown(record)) if began => self.unrecorded(route, id, record.as_deref()),
-            Ok(Reply::Unknown(record)) => {
-                let detail = "an earlier request with this key may have been executed";
-                self.unknown(route, id, record.as_deref(), detail)
-            }
+            Ok(Reply::Unknown(record)) => self.unknown(route, id, record.as_deref(), EARLIER),
             Err(_) if began => self.unrecorded(route, id, None),
             Err(error) => self.failed(&error),
         };

@@ -218,7 +218,9 @@ mod tests {
             let error = DynamoOptions::from_url(url).unwrap_err().to_string();
             assert!(error.contains(reason), "{url}: {error}");
             assert!(
-                error.contains("--store") && !error.contains('\n') && !error.contains("secret"),
+                error.contains("dynamodb://TABLE")
+                    && !error.contains('\n')
+                    && !error.contains("secret"),
                 "{error}"
             );
         }
