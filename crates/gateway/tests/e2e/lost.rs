@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::Method;
 use onlyonce_conformance::http_suite::{Answer, Upstream};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::kit::{
@@ -40,6 +41,32 @@ async fn assert_unknown(gateway: &Gateway, call: &Call, status: u16) {
         retry.assert_problem(409, UNKNOWN);
         assert_ne!(retry.header("retry-after"), "");
     }
+}
+
+/// A key that runs again in doubt. That the second attempt reached nobody says nothing about the
+/// first, so the client must not hear "nothing was executed".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_connection_leaves_an_earlier_attempt_in_doubt() {
+    let (socket, address) = nobody();
+    let listener = socket.listen(64).expect("a port");
+    let route = "[[route]]\npath = \"/payments\"\nupstream = \"dedupes\"\nreexecute = true\n";
+    let gateway = Setup::new(address).config(route).start().await;
+    let executes_and_dies = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let read = stream.read(&mut [0; 4096]).await.expect("a request");
+        assert_ne!(read, 0);
+    });
+    let call = Call::payment("in-doubt");
+    send_to(gateway.address, &call)
+        .await
+        .assert_problem(502, UNKNOWN);
+    executes_and_dies.await.expect("one request");
+    for _ in 0..2 {
+        let again = send_to(gateway.address, &call).await;
+        again.assert_problem(502, UNKNOWN);
+    }
+    // A key without a past is released, as ever.
+    assert_released(&send_to(gateway.address, &Call::payment("new")).await);
 }
 
 /// Nothing was sent, so the key must not be stuck: once the upstream is there, the same request
