@@ -35,3 +35,26 @@ fn check_prints_what_it_found_and_exits_1_on_errors() {
     }
     assert!(checked >= 10);
 }
+
+/// A container sets variables more easily than arguments.
+#[test]
+fn the_file_may_be_named_by_the_environment_and_a_flag_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, port: u16| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("listen = \"127.0.0.1:{port}\"\n")).unwrap();
+        path
+    };
+    let (named, given) = (file("named.toml", 1111), file("given.toml", 2222));
+    let printed = |flags: &[&Path]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        command.env("ONLYONCE_CONFIG", &named);
+        command.args(["serve", "--print-config"]);
+        for flag in flags {
+            command.arg("--config").arg(flag);
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(printed(&[]).contains("127.0.0.1:1111"));
+    assert!(printed(&[&given]).contains("127.0.0.1:2222"));
+}
