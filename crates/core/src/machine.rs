@@ -70,15 +70,6 @@ fn is_own_doubt(state: &State) -> bool {
     }
 }
 
-/// The same state, as the executor's own doubt.
-fn own_doubt(state: &State) -> State {
-    let mut doubted = state.clone();
-    if let State::Unknown { reason, .. } | State::DeadLetter { reason, .. } = &mut doubted {
-        *reason = UnknownReason::HandlerSaidSo;
-    }
-    doubted
-}
-
 /// What nobody knows of an earlier attempt of this life, as far as the row tells.
 fn earlier_doubt(record: &Record) -> Option<Doubt> {
     match record.state {
@@ -277,13 +268,19 @@ impl Rules<'_> {
                 self.put(record, self.unknown(reason, fence)),
             ),
             // What somebody presumed meanwhile, the executor now says itself: it stands.
-            State::Unknown { .. }
-                if reason == UnknownReason::HandlerSaidSo && !is_own_doubt(&record.state) =>
-            {
-                (
-                    Decision::Settled,
-                    self.put(record, own_doubt(&record.state)),
-                )
+            State::Unknown {
+                since,
+                reconcile_at,
+                attempts,
+                ..
+            } if reason == UnknownReason::HandlerSaidSo && !is_own_doubt(&record.state) => {
+                let own = State::Unknown {
+                    reason,
+                    since,
+                    reconcile_at,
+                    attempts,
+                };
+                (Decision::Settled, self.put(record, own))
             }
             State::Unknown { .. }
             | State::DeadLetter { .. }
