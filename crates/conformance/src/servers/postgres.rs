@@ -204,8 +204,22 @@ impl Postgres {
         fs::write(file, lines.join("\n")).expect("settings");
     }
 
+    fn pid_file(&self) -> PathBuf {
+        self.data().join("postmaster.pid")
+    }
+
+    /// Frees the segment of shared memory that a killed server leaves. A system has only so many,
+    /// some thousands, and keeps them until it is restarted. A server that is started again on the
+    /// same data does this itself.
+    fn free_shared_memory(&self) {
+        let text = fs::read_to_string(self.pid_file()).unwrap_or_default();
+        if let Some(id) = shared_memory(&text) {
+            let _ = Command::new("ipcrm").args(["--shmem-id", id]).output();
+        }
+    }
+
     fn launch(&mut self) {
-        let ready = self.data().join("postmaster.pid");
+        let ready = self.pid_file();
         let _ = fs::remove_file(&ready);
         let mut command = as_server(&binary("postgres"));
         command.arg("-D").arg(self.data());
@@ -223,7 +237,14 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.kill();
+        self.free_shared_memory();
     }
+}
+
+/// The segment of shared memory that a server's file of its process names: its key and its id
+/// are in the seventh line.
+fn shared_memory(pid_file: &str) -> Option<&str> {
+    pid_file.lines().nth(6)?.split_whitespace().nth(1)
 }
 
 /// The URL of a server, or of a proxy before it.
@@ -370,4 +391,28 @@ fn wait_for_the_end_of(process: Process) {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(process);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Servers that are killed by the thousand, one for each test, must not use up the system's
+    /// segments: the tests after them would not get a server.
+    #[test]
+    fn a_dropped_server_leaves_no_shared_memory() {
+        let server = Postgres::start();
+        let pid_file = fs::read_to_string(server.pid_file()).expect("it runs");
+        let id = shared_memory(&pid_file).expect("it has a segment");
+        assert!(segments().iter().any(|segment| segment == id));
+        drop(server);
+        assert!(!segments().iter().any(|segment| segment == id));
+    }
+
+    /// The ids of all segments that the system has.
+    fn segments() -> Vec<String> {
+        let table = fs::read_to_string("/proc/sysvipc/shm").expect("the system's table");
+        let id = |line: &str| line.split_whitespace().nth(1).map(str::to_owned);
+        table.lines().filter_map(id).collect()
+    }
 }
