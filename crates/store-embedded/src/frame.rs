@@ -1,13 +1,14 @@
 //! The bytes of the log.
 //!
 //! ```text
-//! segment = header frame*
+//! segment = header frame* zero*
 //! header  = magic(8) salt(4) number(4) first_frame(8) next_version(8) time(8) crc(4)
 //! frame   = magic(4) payload_bytes(4) number(8) time(8) payload_crc(4) header_crc(4) record+
 //! record  = body_bytes(4) kind(1) version(8) deadline(8) id(32) crc(4) body
 //! ```
 //! Numbers are big-endian. Records are in `record`. A frame is written by one `write`, and synced
-//! before the next one is begun: only the last frame of the log can be torn.
+//! before the next one is begun: only the last frame of the log can be torn. Zeros are written
+//! ahead of the end, never beyond the size of a full segment, and cut off when the store is closed.
 
 use std::hash::{BuildHasher as _, RandomState};
 

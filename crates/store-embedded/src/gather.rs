@@ -1,96 +1,98 @@
-//! Whether waiting a moment makes a batch worth more.
+//! Others first: whether letting them run makes a batch worth more.
 //!
 //! Callers that were just answered often come back at once: with the completion after the claim,
-//! or with the next request. Without a wait they find the next sync already begun with those who
-//! queued during the last one, and the callers fall into two groups that take turns: each sync
-//! serves half of them. A wait that is short beside a sync lets both groups into one.
+//! or with the next request. Without a pause they find the next sync already begun with those who
+//! queued during the last one, and the callers fall into groups that take turns: each sync serves
+//! a part of them.
 //!
-//! Where nobody comes back that fast the wait is wasted, so after one that brought too little the
-//! next batches do without, twice as many each time.
+//! So the writer yields before it syncs, for as long as that brings more. On a busy machine those
+//! who run meanwhile are the ones who come back, and every sync that they share is one fewer to
+//! pay for. On an idle one there is nobody to yield to, and nobody is kept waiting: a yield then
+//! takes less than a microsecond.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The system makes about 80 µs of this. A sync takes from 100 µs to some milliseconds.
-const STEP: Duration = Duration::from_micros(20);
+/// A batch is held up by this many yields at most, and by none after this time: where other
+/// programs want the processors, a yield may take milliseconds.
+const YIELDS_MAX: u32 = 64;
+const PATIENCE: Duration = Duration::from_millis(2);
 
-/// A wait goes on only while every step brings more, and no longer than this.
-const STEPS_MAX: u32 = 8;
+/// So many yields that brought nothing say that nobody is coming. The first ones may have gone to
+/// other programs.
+const BARREN_MAX: u32 = 4;
 
-/// The most batches in a row that do without.
-const SKIP_MAX: u32 = 64;
-
-#[derive(Debug, Default)]
-pub(crate) struct Gather {
-    /// How many callers the last batch answered.
-    pub(crate) answered: usize,
-    skip: u32,
-    skipped: u32,
+/// Yields until `answered` more callers have come than the `taken` ones: as many as were answered
+/// last. `count` takes in whoever has come, and says how many there are now, or `None` where there
+/// is no room for others.
+#[expect(clippy::disallowed_methods, reason = "a wait, not a time that is kept")]
+pub(crate) fn gather(taken: usize, answered: usize, count: impl FnMut() -> Option<usize>) {
+    let started = Instant::now();
+    yield_while(|| started.elapsed() < PATIENCE, taken, answered, count);
 }
 
-impl Gather {
-    /// Waits for those who were answered last to come back. `more` says how many have been taken
-    /// now, if that is more than it was told and there is room for others.
-    pub(crate) fn wait(&mut self, taken: usize, mut more: impl FnMut(usize) -> Option<usize>) {
-        if self.answered == 0 || taken == 0 {
+fn yield_while(
+    is_patient: impl Fn() -> bool,
+    taken: usize,
+    answered: usize,
+    mut count: impl FnMut() -> Option<usize>,
+) {
+    let (mut now, mut barren) = (taken, 0);
+    for _ in 0..YIELDS_MAX {
+        let is_enough = now >= taken + answered || barren == BARREN_MAX;
+        if is_enough || !is_patient() {
             return;
         }
-        if self.skipped < self.skip {
-            self.skipped += 1;
-            return;
-        }
-        self.skipped = 0;
-        let wanted = taken + self.answered;
-        let mut now = taken;
-        for _ in 0..STEPS_MAX {
-            thread::sleep(STEP);
-            match more(now) {
-                Some(grown) => now = grown,
-                None => break,
-            }
-            if now >= wanted {
-                break;
-            }
-        }
-        let is_worth_it = now - taken >= self.answered.div_ceil(4);
-        self.skip = if is_worth_it {
-            0
-        } else {
-            (self.skip * 2).clamp(1, SKIP_MAX)
-        };
+        thread::yield_now();
+        let Some(grown) = count() else { return };
+        barren = if grown > now { 0 } else { barren + 1 };
+        now = grown;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// How often it yields to callers that come `each` at a time, until `room` is taken.
+    fn yields(answered: usize, each: usize, room: usize) -> u32 {
+        yields_within(u32::MAX, answered, each, room)
+    }
+
+    /// The same with patience for so many.
+    fn yields_within(patience: u32, answered: usize, each: usize, room: usize) -> u32 {
+        let (looks, mut yields, mut taken) = (Cell::new(0), 0, 1);
+        let is_patient = || looks.replace(looks.get() + 1) < patience;
+        yield_while(is_patient, taken, answered, || {
+            yields += 1;
+            taken += each;
+            (taken < room).then_some(taken)
+        });
+        yields
+    }
 
     /// A caller that is alone must not wait for company that never comes.
     #[test]
-    fn waits_that_bring_nothing_become_rare() {
-        let mut gather = Gather::default();
-        let mut waits = 0;
-        for _ in 0..1000 {
-            gather.answered = 1;
-            gather.wait(1, |_| {
-                waits += 1;
-                None
-            });
-        }
-        assert!(waits < 30, "{waits}");
+    fn nobody_is_waited_for_who_does_not_come() {
+        assert_eq!(yields(0, 0, 1000), 0);
+        assert_eq!(yields(1, 0, 1000), BARREN_MAX);
     }
 
     #[test]
-    fn waits_that_bring_the_others_back_go_on_until_all_are_there() {
-        let mut gather = Gather::default();
-        for _ in 0..3 {
-            gather.answered = 100;
-            let mut taken = 100;
-            gather.wait(100, |_| {
-                taken += 50;
-                Some(taken)
-            });
-            assert_eq!(taken, 200);
-        }
+    fn it_ends_when_all_are_back() {
+        assert_eq!(yields(100, 50, 1000), 2);
+    }
+
+    #[test]
+    fn it_ends_when_the_batch_is_full() {
+        assert_eq!(yields(100, 10, 31), 3);
+    }
+
+    #[test]
+    fn a_trickle_does_not_hold_it_up_for_ever() {
+        assert_eq!(yields(1000, 1, 10_000), YIELDS_MAX);
+        assert_eq!(yields_within(3, 1000, 1, 10_000), 3);
     }
 }

@@ -5,10 +5,13 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::record::{RecordHeader, StoredRow, records};
+use crate::record::{RECORD_HEADER_BYTES, StoredRow, records};
 
 /// The smallest unit that a disk writes whole.
 const SECTOR_BYTES: usize = 512;
+
+/// At the end of every record: of its body, or of its header where it has none.
+const CHECKSUM_BYTES: usize = 4;
 
 /// The frames of a segment and their offsets, up to `end_frame` if another segment follows.
 pub(crate) fn frames(
@@ -21,7 +24,7 @@ pub(crate) fn frames(
     let mut number = segment.first_frame;
     while end_frame != Some(number) {
         let rest = content.get(at..).unwrap_or_default();
-        if rest.is_empty() && end_frame.is_none() {
+        if end_frame.is_none() && is_empty(rest) {
             break;
         }
         let header = FrameHeader::decode(rest, segment.salt);
@@ -34,10 +37,9 @@ pub(crate) fn frames(
                 number += 1;
             }
             (header, payload) => {
-                let is_cut = header.is_some() && payload.is_none();
-                let is_last = end_frame.is_none() && !has_frame_after(rest, number, segment.salt);
-                let zeros = whole_records(header.as_ref(), payload);
-                if is_last && (is_cut || is_torn(rest, at, &zeros)) {
+                let is_last =
+                    end_frame.is_none() && !has_frame_after(written(rest), number, segment.salt);
+                if is_last && is_torn(rest, at, header.is_some(), payload) {
                     tracing::warn!(
                         segment = segment.number,
                         "dropped a frame that was not written to its end; nobody was told of it"
@@ -55,6 +57,19 @@ pub(crate) fn frames(
     Ok(frames)
 }
 
+/// Whether nothing was ever written here: the file is filled with zeros ahead of its end.
+fn is_empty(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// The bytes up to the last that is not zero.
+fn written(bytes: &[u8]) -> &[u8] {
+    let last = bytes.iter().rposition(|byte| *byte != 0);
+    bytes
+        .get(..last.map_or(0, |last| last + 1))
+        .unwrap_or_default()
+}
+
 /// Whether a frame after `number` is somewhere in these bytes. It would not have been begun
 /// before `number` was durable.
 fn has_frame_after(bytes: &[u8], number: u64, salt: u32) -> bool {
@@ -65,37 +80,65 @@ fn has_frame_after(bytes: &[u8], number: u64, salt: u32) -> bool {
     })
 }
 
-/// Whether the bytes from `at` on look as a write leaves them that did not reach the disk whole:
-/// too few for a header, or with a sector that is empty and should not be. Without such a sign
-/// they are taken for damaged, not for torn.
-fn is_torn(rest: &[u8], at: usize, whole: &[Range<usize>]) -> bool {
+/// Whether the bytes from `at` on look as a write leaves them that did not reach the disk whole.
+/// Without a sign of that they are taken for damaged.
+fn is_torn(rest: &[u8], at: usize, has_header: bool, payload: Option<&[u8]>) -> bool {
+    match payload {
+        // Its end is not in the file.
+        None if has_header => true,
+        // Too few bytes for a header, or one that is not all there.
+        None => {
+            let written = written(rest);
+            written.len() < FRAME_HEADER_BYTES
+                || misses_sector(written, at, FRAME_HEADER_BYTES, &[])
+        }
+        // A record ends with its checksum, and what is not written is zero.
+        Some(payload) if payload.ends_with(&[0; CHECKSUM_BYTES]) => true,
+        Some(payload) => {
+            let frame = rest.get(..FRAME_HEADER_BYTES + payload.len());
+            let (whole, known) = whole_records(payload);
+            misses_sector(frame.unwrap_or_default(), at, known, &whole)
+        }
+    }
+}
+
+/// Whether one of the sectors with the first `known` bytes of the frame at `at` is empty, and should
+/// not be.
+fn misses_sector(frame: &[u8], at: usize, known: usize, whole: &[Range<usize>]) -> bool {
     let mut begin = 0;
-    let mut end = (SECTOR_BYTES - at % SECTOR_BYTES).min(rest.len());
-    while begin < rest.len() {
-        let sector = rest.get(begin..end).unwrap_or_default();
+    let mut end = (SECTOR_BYTES - at % SECTOR_BYTES).min(frame.len());
+    while begin < known.min(frame.len()) {
+        let sector = frame.get(begin..end).unwrap_or_default();
         let is_meant = whole
             .iter()
             .any(|range| range.start <= begin && end <= range.end);
-        if !is_meant && sector.iter().all(|byte| *byte == 0) {
+        if !is_meant && is_empty(sector) {
             return true;
         }
         begin = end;
-        end = (end + SECTOR_BYTES).min(rest.len());
+        end = (end + SECTOR_BYTES).min(frame.len());
     }
-    rest.len() < FRAME_HEADER_BYTES
+    false
 }
 
-/// Where the records of a frame lie that are as they were written, whatever is wrong with others.
-/// An empty sector within one is part of somebody's answer.
-fn whole_records(header: Option<&FrameHeader>, payload: Option<&[u8]>) -> Vec<Range<usize>> {
-    let (Some(_), Some(payload)) = (header, payload) else {
-        return Vec::new();
-    };
-    let is_whole = |(begin, header): (usize, RecordHeader)| {
-        let range = begin..begin + header.record_bytes() as usize;
-        let row = StoredRow(Bytes::copy_from_slice(payload.get(range.clone())?));
-        let placed = FRAME_HEADER_BYTES + range.start..FRAME_HEADER_BYTES + range.end;
-        row.decode(&header.id).is_ok().then_some(placed)
-    };
-    records(payload).flatten().filter_map(is_whole).collect()
+/// Where the records of a frame lie that are as they were written, whatever is wrong with others:
+/// an empty sector within one is part of somebody's answer. And how far it is known what lies
+/// where: up to the first record whose header cannot be read.
+fn whole_records(payload: &[u8]) -> (Vec<Range<usize>>, usize) {
+    let (mut whole, mut end) = (Vec::new(), 0);
+    for record in records(payload) {
+        let Some((begin, header)) = record else {
+            end += RECORD_HEADER_BYTES;
+            break;
+        };
+        end = begin + header.record_bytes() as usize;
+        let bytes = payload.get(begin..end).unwrap_or_default();
+        if StoredRow(Bytes::copy_from_slice(bytes))
+            .decode(&header.id)
+            .is_ok()
+        {
+            whole.push(FRAME_HEADER_BYTES + begin..FRAME_HEADER_BYTES + end);
+        }
+    }
+    (whole, FRAME_HEADER_BYTES + end)
 }

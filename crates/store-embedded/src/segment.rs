@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,13 @@ use crate::ends;
 use crate::folder::{private_file, sync_folder};
 use crate::frame::SegmentHeader;
 use crate::record::{RECORD_HEADER_BYTES, StoredRow};
+
+/// How far the file of the log is written ahead of its end, so that most syncs find a file that
+/// does not grow: those need no write to the file system's own tables, and take two thirds of the
+/// time. More makes the one that grows it slower.
+pub(crate) const ZEROS_BYTES: usize = 256 * 1024;
+
+static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
 
 /// Where a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +88,27 @@ impl Segment {
         }
     }
 
-    pub(crate) fn append(&self, frame: &[u8]) -> io::Result<()> {
+    /// Writes a frame where the last one ends.
+    pub(crate) fn append(&self, frame: &[u8], at: u64) -> io::Result<()> {
         if self.is_full {
             let reason = "the disk was full when the store was opened: make room, and restart";
             return Err(io::Error::new(io::ErrorKind::StorageFull, reason));
         }
-        (&self.file).write_all(frame)
+        write_all_at(&self.file, frame, at)
+    }
+
+    /// Writes at most [`ZEROS_BYTES`] zeros where nothing is yet.
+    pub(crate) fn append_zeros(&self, places: Range<u64>) -> io::Result<()> {
+        let bytes = usize::try_from(places.end - places.start).unwrap_or(usize::MAX);
+        let zeros = ZEROS.get(..bytes).unwrap_or(&ZEROS);
+        write_all_at(&self.file, zeros, places.start)
+    }
+
+    /// Gives back the zeros after the last frame. If that fails they stay, and do no harm.
+    pub(crate) fn trim(&self, end: u64) {
+        if !self.is_full {
+            let _ = self.file.set_len(end);
+        }
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
@@ -230,6 +253,25 @@ pub(crate) fn rewrite(path: &Path, offset: usize, frame: &[u8]) -> io::Result<()
     file.seek(SeekFrom::Start(offset as u64))?;
     file.write_all(frame)?;
     file.sync_all()
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => {
+                bytes = bytes.split_at(written).1;
+                offset += written as u64;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -244,6 +244,7 @@ fn start(options: &EmbeddedOptions) -> Result<Running, OpenError> {
         cleaner: CleanerHandle::new(task_sender, is_wanted),
         active: recovered.active,
         active_bytes: recovered.active_bytes,
+        zeros_until: recovered.active_bytes,
         active_entries: recovered.active_entries,
         next_frame: recovered.next_frame,
         had_frames: recovered.next_frame > 1,

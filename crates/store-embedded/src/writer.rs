@@ -24,12 +24,12 @@ use crate::batch::{Batch, Outcome, Written};
 use crate::cleaner::CleanerHandle;
 use crate::folder;
 use crate::frame::{FrameBuilder, SEGMENT_HEADER_BYTES, SegmentHeader, new_salt};
-use crate::gather::Gather;
+use crate::gather::gather;
 use crate::hint::Entry;
 use crate::reader;
 use crate::record::{NewRecord, RECORD_HEADER_BYTES, RecordHeader};
 use crate::recovery::Sealed;
-use crate::segment::{self, Place, Segment};
+use crate::segment::{self, Place, Segment, ZEROS_BYTES};
 use crate::shared::Shared;
 
 /// A buffer that one large frame has blown up is not kept.
@@ -77,6 +77,8 @@ pub(crate) struct Writer {
     pub(crate) cleaner: CleanerHandle,
     pub(crate) active: Arc<Segment>,
     pub(crate) active_bytes: u64,
+    /// Up to where the active segment is filled with zeros, at least.
+    pub(crate) zeros_until: u64,
     pub(crate) active_entries: Vec<Entry>,
     pub(crate) next_frame: u64,
     /// Whether anything was written before the store was opened.
@@ -102,19 +104,23 @@ impl Taken {
 impl Writer {
     /// Runs until every sender is gone and the queue is empty.
     pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Command>) {
-        let mut gather = Gather::default();
+        let mut answered = 0;
         while let Some(first) = queue.blocking_recv() {
             let mut taken = Taken::default();
             self.take(first, &mut taken);
             self.drain(&mut queue, &mut taken);
-            gather.wait(taken.len(), |now| {
+            gather(taken.len(), answered, || {
                 self.drain(&mut queue, &mut taken);
-                (taken.len() > now && !self.is_full(&taken)).then_some(taken.len())
+                (!self.is_full(&taken)).then_some(taken.len())
             });
-            gather.answered = taken.len();
+            answered = taken.len();
             if taken.len() > 0 {
                 self.write(taken);
             }
+        }
+        // After a failed write nobody knows what is there.
+        if !self.shared.is_stopped() {
+            self.active.trim(self.active_bytes);
         }
     }
 
@@ -207,7 +213,11 @@ impl Writer {
         }
         let now = self.shared.clock.now();
         let frame = frame.finish(self.next_frame, now, self.active.salt);
-        let synced = self.active.append(&frame).and_then(|()| self.active.sync());
+        let appended = self.active.append(&frame, self.active_bytes);
+        let synced = appended.and_then(|()| {
+            self.keep_ahead(self.active_bytes + frame.len() as u64);
+            self.active.sync()
+        });
         if let Err(error) = synced {
             self.shared
                 .stop(&format!("writing the log failed: {error}"));
@@ -232,6 +242,19 @@ impl Writer {
         Ok(())
     }
 
+    /// Fills the segment with zeros beyond `end`, if there are none. On a disk without room for
+    /// them it goes without.
+    fn keep_ahead(&mut self, end: u64) {
+        if end <= self.zeros_until {
+            return;
+        }
+        let until = (end + ZEROS_BYTES as u64).min(self.limits.segment_bytes_max);
+        self.zeros_until = until.max(end);
+        if until > end && self.active.append_zeros(end..until).is_err() {
+            self.zeros_until = end;
+        }
+    }
+
     /// Goes on in a new segment when this one is full.
     fn make_room(&mut self) -> io::Result<()> {
         if self.active_bytes < self.limits.segment_bytes_max || self.shared.is_stopped() {
@@ -248,6 +271,7 @@ impl Writer {
         let full = std::mem::replace(&mut self.active, Arc::new(next));
         full.seal(self.active_bytes);
         self.active_bytes = SEGMENT_HEADER_BYTES as u64;
+        self.zeros_until = self.active_bytes;
         self.shared.log.add_segment(Arc::clone(&self.active));
         self.cleaner.sealed(Sealed {
             segment: full,

@@ -205,7 +205,7 @@ async fn a_record_over_the_limit_is_refused_and_one_at_the_limit_is_kept() {
     assert_eq!(store.load(&id(1)).await.unwrap(), None);
     let large = completed(9, 199_000);
     win(&store, &id(1), None, Some(&large)).await;
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, large);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, large);
 }
 
 /// Options that contradict each other must not wait for the first large record to hang.
@@ -259,7 +259,7 @@ async fn swaps_that_are_given_up_leave_a_store_that_closes_and_opens() {
     let store = open(folder.path());
     for number in 0..200 {
         if let Some(row) = store.load(&id(number)).await.unwrap() {
-            assert_eq!(row.record, executing(9));
+            assert_eq!(*row.record, executing(9));
         }
     }
 }

@@ -11,7 +11,8 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use common::*;
 use onlyonce_store::{Filter, ListStore, Store, StoreError, Swap, Version};
@@ -49,7 +50,7 @@ async fn rows_are_right_or_corrupt(store: &EmbeddedStore) -> usize {
             completed(9, 300)
         };
         match store.load(&id(number)).await {
-            Ok(row) => assert_eq!(row.expect("a row is missing").record, expected),
+            Ok(row) => assert_eq!(*row.expect("a row is missing").record, expected),
             Err(StoreError::Corrupt { .. }) => corrupt += 1,
             Err(error) => panic!("{error}"),
         }
@@ -170,6 +171,107 @@ async fn a_last_frame_with_a_hole_is_torn_and_one_with_a_flipped_bit_is_damaged(
         matches!(opened, Err(OpenError::Damaged { .. })),
         "{opened:?}"
     );
+}
+
+/// A store as a crash leaves it, with zeros ahead of the log's end: a first row of `filler` bytes,
+/// and one in a last frame of several sectors. Gives the log's file, and where that frame is.
+async fn crashed_store(folder: &Path, filler: usize) -> (PathBuf, Range<usize>) {
+    let store = open(folder);
+    win(&store, &id(0), None, Some(&completed(9, filler))).await;
+    win(&store, &id(1), None, Some(&completed(9, 3000))).await;
+    drop(store);
+    let file = log_files(folder).pop().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let begin = bytes.windows(4).rposition(|bytes| bytes == b"frm1");
+    let frame = begin.unwrap()..bytes.len();
+    bytes.extend([0; 10_000]);
+    fs::write(&file, bytes).unwrap();
+    (file, frame)
+}
+
+/// A log is written ahead of its end with zeros, and a crash leaves them there.
+#[tokio::test]
+async fn zeros_after_the_last_frame_are_the_end_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    crashed_store(folder.path(), 10).await;
+    let store = open(folder.path());
+    for number in 0..2 {
+        assert!(store.load(&id(number)).await.unwrap().is_some());
+    }
+}
+
+/// Before zeros, too, any sectors of the last frame may be missing that was not acknowledged, and
+/// one that is altered may have been acknowledged. Also where its header is in two sectors.
+#[tokio::test]
+async fn before_zeros_a_missing_sector_is_torn_and_a_flipped_bit_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, first) = crashed_store(&folder.path().join("probe"), 100).await;
+    for place in [10, 300, 485, 496, 511] {
+        let original = folder.path().join(place.to_string());
+        let filler = 100 + (place + 512 - first.start % 512) % 512;
+        let (file, frame) = crashed_store(&original, filler).await;
+        assert_eq!(frame.start % 512, place);
+        let whole = fs::read(&file).unwrap();
+        let altered = |bytes: &[u8]| {
+            let altered = folder.path().join("altered");
+            let _ = fs::remove_dir_all(&altered);
+            copy(&original, &altered);
+            let path = altered.join("log").join(file.file_name().unwrap());
+            fs::write(path, bytes).unwrap();
+            altered
+        };
+        let sectors = frame.start / 512..=(frame.end - 1) / 512;
+        let count = sectors.clone().count();
+        assert!(count > 3);
+        // Every set of sectors that did not reach the disk.
+        for missing in 1..1_u32 << count {
+            let mut bytes = whole.clone();
+            for (number, sector) in sectors.clone().enumerate() {
+                let lost = (sector * 512).max(frame.start)..(sector * 512 + 512).min(frame.end);
+                if (missing >> number) & 1 == 1 {
+                    bytes[lost].fill(0);
+                }
+            }
+            let store = open(&altered(&bytes));
+            let there = (store.load(&id(0)).await, store.load(&id(1)).await);
+            let there = (there.0.unwrap().is_some(), there.1.unwrap().is_some());
+            assert_eq!(there, (true, false), "{place}: {missing:b}");
+        }
+        // Every length that a write may have had when it broke off, but for the last three.
+        for cut in (frame.start + 1..frame.end - 3).step_by(7) {
+            let mut bytes = whole.clone();
+            bytes[cut..frame.end].fill(0);
+            let store = open(&altered(&bytes));
+            let there = (store.load(&id(0)).await, store.load(&id(1)).await);
+            let there = (there.0.unwrap().is_some(), there.1.unwrap().is_some());
+            assert_eq!(there, (true, false), "{place}: cut at {cut}");
+        }
+        for at in frame.step_by(5) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            let opened = try_open(&altered(&bytes));
+            let is_refused = matches!(opened, Err(OpenError::Damaged { .. }));
+            assert!(is_refused, "{place}, byte {at}: {opened:?}");
+        }
+    }
+}
+
+/// Zeros are for a log that is being written: a file that is done with does not keep them.
+#[tokio::test]
+async fn a_log_has_zeros_ahead_of_its_end_only_while_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_small(folder.path(), 512 * 1024);
+    win(&store, &id(0), None, Some(&executing(9))).await;
+    let first = log_files(folder.path()).pop().unwrap();
+    assert!(fs::metadata(&first).unwrap().len() > 200_000);
+    for number in 1..4 {
+        win(&store, &id(number), None, Some(&completed(9, 300_000))).await;
+    }
+    assert_ne!(fs::read(&first).unwrap().last(), Some(&0));
+    let last = log_files(folder.path()).pop().unwrap();
+    assert_eq!(fs::read(&last).unwrap().last(), Some(&0));
+    drop(store);
+    assert_ne!(fs::read(&last).unwrap().last(), Some(&0));
 }
 
 /// A frame that is lost in the middle looks like a torn one, except that others follow it.
@@ -486,7 +588,8 @@ async fn a_missing_secret_beside_rows_is_an_error_and_not_a_new_secret() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_of_zeros_does_not_excuse_a_flipped_bit_beside_it() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
+    let original = folder.path().join("original");
+    let store = open(&original);
     win(&store, &id(1), None, Some(&executing(5))).await;
     let (claim, answer) = (executing(10), zeros(8192));
     let (claimed, answered) = (id(2), id(3));
@@ -496,16 +599,31 @@ async fn an_answer_of_zeros_does_not_excuse_a_flipped_bit_beside_it() {
     );
     assert!(matches!((one, other), (Ok(Swap::Won(_)), Ok(Swap::Won(_)))));
     drop(store);
-    let log = log_files(folder.path()).pop().unwrap();
-    let mut bytes = fs::read(&log).unwrap();
-    let at = bytes
-        .windows(32)
-        .position(|window| window == claimed.as_bytes())
-        .unwrap();
-    bytes[at + 40] ^= 1;
-    fs::write(&log, &bytes).unwrap();
-    if let Ok(store) = try_open(folder.path()) {
-        assert!(!matches!(store.load(&claimed).await, Ok(None)), "forgotten");
+    let log = log_files(&original).pop().unwrap();
+    let whole = fs::read(&log).unwrap();
+    let place_of = |what: &[u8]| {
+        let mut windows = whole.windows(what.len());
+        windows.rposition(|window| window == what).unwrap()
+    };
+    // In the claim's body; in its header; in that of the answer; in that of the frame.
+    let places = [
+        place_of(claimed.as_bytes()) + 40,
+        place_of(claimed.as_bytes()),
+        place_of(answered.as_bytes()),
+        place_of(b"frm1") + 10,
+    ];
+    for at in places {
+        let altered = folder.path().join("altered");
+        copy(&original, &altered);
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(altered.join("log").join(log.file_name().unwrap()), &bytes).unwrap();
+        if let Ok(store) = try_open(&altered) {
+            for id in [&claimed, &answered] {
+                assert!(!matches!(store.load(id).await, Ok(None)), "forgotten: {at}");
+            }
+        }
+        fs::remove_dir_all(&altered).unwrap();
     }
 }
 

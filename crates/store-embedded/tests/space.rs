@@ -126,7 +126,7 @@ async fn check_kept(store: &EmbeddedStore, versions: &[Version], letter: Version
         assert_eq!(row.map(|row| row.version), expected, "row {number}");
     }
     let row = store.load(&id(99_999)).await.unwrap().unwrap();
-    assert_eq!((row.version, row.record), (letter, unknown(5)));
+    assert_eq!((row.version, *row.record), (letter, unknown(5)));
 }
 
 #[derive(Debug, Clone)]
@@ -191,7 +191,7 @@ async fn run(folder: &std::path::Path, steps: Vec<Step>) {
                 let Swap::Lost(lost) = lost else {
                     panic!("won with a version that was never given");
                 };
-                let lost = lost.map(|row| (row.record, row.version));
+                let lost = lost.map(|row| (*row.record, row.version));
                 assert_eq!(lost.as_ref(), model.get(&key));
             }
             Step::Reopen => {
@@ -215,7 +215,7 @@ async fn run(folder: &std::path::Path, steps: Vec<Step>) {
     }
     for key in 0..12 {
         let row = store.load(&id(key.into())).await.unwrap();
-        let row = row.map(|row| (row.record, row.version));
+        let row = row.map(|row| (*row.record, row.version));
         assert_eq!(row.as_ref(), model.get(&key));
     }
     let mut due: Vec<_> = store.due(at(1000), 100).await.unwrap();
