@@ -39,7 +39,7 @@ impl Applied {
     }
 
     pub(crate) fn into_record(self) -> Option<Box<Record>> {
-        self.row.map(|row| Box::new(row.record))
+        self.row.map(|row| row.record)
     }
 }
 
@@ -91,10 +91,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             let expected = seen.as_ref().map(|row| row.version);
             seen = match self.swap(id, expected, next.as_deref()).await {
                 Ok(Swap::Won(version)) => {
-                    let row = next.map(|record| Row {
-                        record: *record,
-                        version,
-                    });
+                    let row = next.map(|record| Row { record, version });
                     return Ok(Applied { decision, row });
                 }
                 Ok(Swap::Lost(row)) => row,
@@ -124,7 +121,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
 
     /// What the rules say about a row, now.
     pub(crate) fn decide(&self, command: &Command, row: Option<&Row>) -> (Decision, Next) {
-        let record = row.map(|row| &row.record);
+        let record = row.map(|row| &*row.record);
         step(
             self.policy_for(command, record),
             record,

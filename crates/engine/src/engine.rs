@@ -123,7 +123,7 @@ impl<S: Store, R: Runtime> Engine<S, R> {
     /// # Errors
     /// When the store fails or the row cannot be read.
     pub async fn inspect(&self, id: &RecordId) -> Result<Option<Record>, EngineError> {
-        Ok(self.inner.load(id).await?.map(|row| row.record))
+        Ok(self.inner.load(id).await?.map(|row| *row.record))
     }
 
     /// Whether a record's principal is this one, under the secret in force or the previous one.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use onlyonce_core::{Command, Decision, Fence, RecordId, Secret, State, UnknownReason};
+use onlyonce_core::{Command, Decision, Fence, RecordId, State, UnknownReason};
 use onlyonce_store::{Row, Store};
 use tokio::sync::oneshot;
 
@@ -63,12 +63,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Finished<T>> + Send + 'static,
     {
-        let Granted {
-            id,
-            mut row,
-            secret,
-        } = granted;
-        let execution = self.execution(id, &row, secret);
+        let execution = self.execution(&granted);
+        let Granted { id, mut row, .. } = granted;
         let started = self.runtime.elapsed();
         // The task may have been kept waiting for longer than the lease, or until shutdown.
         if !execution.is_held() || self.tasks.is_aborted() {
@@ -97,8 +93,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         }
     }
 
-    fn execution(self: &Arc<Self>, id: RecordId, row: &Row, secret: Secret) -> Execution {
-        let record = &row.record;
+    fn execution(self: &Arc<Self>, granted: &Granted) -> Execution {
+        let (id, record) = (granted.id, &granted.row.record);
+        // The secret that the id was made with.
+        let previous = self.previous_secret.as_ref();
+        let previous = previous.filter(|_| granted.is_previous);
+        let secret = previous.unwrap_or(&self.secret).clone();
         let lease_until = match record.state {
             State::Executing { lease_until, .. } => lease_until.as_millis(),
             // Never granted in another state; a lease of zero refuses to begin.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::select;
 use onlyonce_core::{
     Claim, Command, Decision, Fence, FieldDigests, Fingerprint, Next, PrincipalDigest, RecordId,
-    Response, RouteName, Secret, State,
+    Response, RouteName, State,
 };
 use onlyonce_store::{Row, Store, StoreError};
 
@@ -53,24 +53,33 @@ impl<S: Store, R: Runtime> Engine<S, R> {
     ///
     /// # Errors
     /// When no decision could be made. Nothing was executed then.
-    pub async fn run<T, F, Fut>(&self, request: Request, work: F) -> Result<Reply<T>, EngineError>
+    pub fn run<T, F, Fut>(
+        &self,
+        request: Request,
+        work: F,
+    ) -> impl Future<Output = Result<Reply<T>, EngineError>> + Send
     where
         T: Send + 'static,
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Finished<T>> + Send + 'static,
     {
-        let mut id = request.identity.id;
-        let asked = async {
-            let located = self.inner.locate(request).await?;
-            id = located.request.identity.id;
-            self.inner.ask_and_wait(&located).await
-        };
-        match asked.await {
-            Ok(Answer::Execute(granted, slot)) => self.inner.execute(granted, slot, work).await,
-            Ok(Answer::Told(applied)) => self.inner.reply(&id, applied),
-            // A row that cannot be read may be a completed charge: unknown, never absent.
-            Err(EngineError::Store(StoreError::Corrupt { .. })) => Ok(Reply::Unknown(None)),
-            Err(error) => Err(error),
+        // Boxed before there is a future: it would carry the request twice, to its end.
+        let mut located = Box::new(Located {
+            request,
+            is_previous: false,
+        });
+        async move {
+            let answer = match self.inner.locate(&mut located).await {
+                Ok(()) => self.inner.ask_and_wait(&located).await,
+                Err(error) => Err(error.into()),
+            };
+            match answer {
+                Ok(Answer::Execute(granted, slot)) => self.inner.execute(granted, slot, work).await,
+                Ok(Answer::Told(told)) => self.inner.reply(&located.request.identity.id, told),
+                // A row that cannot be read may be a completed charge: unknown, never absent.
+                Err(EngineError::Store(StoreError::Corrupt { .. })) => Ok(Reply::Unknown(None)),
+                Err(error) => Err(error),
+            }
         }
     }
 }
@@ -81,8 +90,8 @@ pub(crate) struct Granted {
     pub(crate) id: RecordId,
     /// The row as the claim wrote it.
     pub(crate) row: Row,
-    /// The secret that the id was made with.
-    pub(crate) secret: Secret,
+    /// The id was made with the previous secret.
+    pub(crate) is_previous: bool,
 }
 
 /// A request that knows where its record is.
@@ -102,10 +111,6 @@ enum First {
 }
 
 /// What asking for the key came to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "moved once; a box would cost every execution a heap trip"
-)]
 enum Answer {
     /// The key is this request's, and so is a slot to execute in.
     Execute(Granted, Slot),
@@ -135,20 +140,16 @@ impl Answer {
 
 impl<S: Store, R: Runtime> Inner<S, R> {
     /// A key claimed under the previous secret stays under it until it is forgotten.
-    async fn locate(&self, mut request: Request) -> Result<Located, EngineError> {
-        let mut is_previous = false;
-        if let Some(previous) = request.previous.take() {
+    async fn locate(&self, located: &mut Located) -> Result<(), StoreError> {
+        if let Some(previous) = located.request.previous.take() {
             // A row there that cannot be read must not be passed over, so its error ends this.
             let row = self.load(&previous.id).await?;
             if row.is_some_and(|row| !self.is_forgotten(&row)) {
-                request.identity = previous;
-                is_previous = true;
+                located.request.identity = previous;
+                located.is_previous = true;
             }
         }
-        Ok(Located {
-            request,
-            is_previous,
-        })
+        Ok(())
     }
 
     /// Whether a claim on this row would begin a new life.
@@ -233,9 +234,13 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 decision: Decision::Execute,
                 row: Some(row),
             } => {
-                let previous = self.previous_secret.as_ref().filter(|_| *is_previous);
-                let secret = previous.unwrap_or(&self.secret).clone();
-                Ok(Answer::Execute(Granted { id, row, secret }, slot))
+                let is_previous = *is_previous;
+                let granted = Granted {
+                    id,
+                    row,
+                    is_previous,
+                };
+                Ok(Answer::Execute(granted, slot))
             }
             told => Ok(Answer::Told(told)),
         }
@@ -328,7 +333,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             expires_at,
         } = record.state
         else {
-            return Ok(Reply::Unknown(Some(Box::new(record))));
+            return Ok(Reply::Unknown(Some(record)));
         };
         let response = match response {
             Response::Plain(response) => response,

@@ -30,7 +30,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         started: Duration,
     ) -> Result<Reply<T>, EngineError> {
         let Finished { outcome, value } = finished;
-        let record = Box::new(row.record.clone());
+        let record = row.record.clone();
         let applied = self.settle(id, row, &outcome, started).await;
         let final_answer = match &outcome {
             Outcome::Completed(_) | Outcome::NotReplayable(_) => true,
@@ -85,7 +85,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         reason: UnknownReason,
         started: Duration,
     ) -> Result<Reply<T>, EngineError> {
-        let record = Box::new(row.record.clone());
+        let record = row.record.clone();
         // If this fails too, the lease runs out and the outcome becomes unknown then.
         let applied = self
             .settle(id, row, &Outcome::Unknown(reason), started)

@@ -1,23 +1,25 @@
 //! How many executions run, how many may, and how they end at shutdown.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::EngineError;
 
 /// The executions of one engine.
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    running: watch::Sender<usize>,
+    running: AtomicUsize,
     limit: usize,
-    phase: AtomicUsize,
-    aborted: watch::Sender<bool>,
+    is_draining: AtomicBool,
+    is_aborted: AtomicBool,
+    /// Told when nothing runs any more.
+    idle: Notify,
+    /// Told when every execution is to give up.
+    aborted: Notify,
 }
-
-const GRANTING: usize = 0;
-const DRAINING: usize = 1;
 
 /// The right to run one execution; given back when dropped.
 #[derive(Debug)]
@@ -26,25 +28,23 @@ pub(crate) struct Slot(Arc<Tasks>);
 impl Tasks {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            running: watch::Sender::new(0),
+            running: AtomicUsize::new(0),
             limit,
-            phase: AtomicUsize::new(GRANTING),
-            aborted: watch::Sender::new(false),
+            is_draining: AtomicBool::new(false),
+            is_aborted: AtomicBool::new(false),
+            idle: Notify::new(),
+            aborted: Notify::new(),
         }
     }
 
     /// Takes a slot, or says why there is none.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Slot, EngineError> {
-        // Counted before the phase is read: a drain that begins in between waits for this slot.
-        let mut within_limit = true;
-        self.running.send_if_modified(|running| {
-            within_limit = *running < self.limit;
-            *running += usize::from(within_limit);
-            within_limit
-        });
-        if !within_limit {
-            return Err(EngineError::Overloaded { limit: self.limit });
-        }
+        // Counted before it is seen whether a drain has begun: one that begins in between waits for
+        // this slot.
+        let one_more = |running| (running < self.limit).then_some(running + 1);
+        let (order, limit) = (Ordering::SeqCst, self.limit);
+        let counted = self.running.fetch_update(order, order, one_more);
+        counted.map_err(|_| EngineError::Overloaded { limit })?;
         let slot = Slot(Arc::clone(self));
         if self.is_draining() {
             return Err(EngineError::ShuttingDown);
@@ -53,43 +53,53 @@ impl Tasks {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.phase.load(Ordering::SeqCst) == DRAINING
+        self.is_draining.load(Ordering::SeqCst)
     }
 
     pub(crate) fn stop_granting(&self) {
-        self.phase.store(DRAINING, Ordering::SeqCst);
+        self.is_draining.store(true, Ordering::SeqCst);
     }
 
     /// Waits until nothing runs.
     pub(crate) async fn idle(&self) {
-        let mut running = self.running.subscribe();
-        // Fails only without a sender, and the sender is here.
-        let _ = running.wait_for(|running| *running == 0).await;
+        until(&self.idle, || self.running.load(Ordering::SeqCst) == 0).await;
     }
 
     /// Tells every execution to give up, and how many there were.
     pub(crate) fn abort(&self) -> usize {
-        self.aborted.send_replace(true);
-        *self.running.borrow()
+        self.is_aborted.store(true, Ordering::SeqCst);
+        self.aborted.notify_waiters();
+        self.running.load(Ordering::SeqCst)
     }
 
     /// Whether every execution is to give up.
     pub(crate) fn is_aborted(&self) -> bool {
-        *self.aborted.borrow()
+        self.is_aborted.load(Ordering::SeqCst)
     }
 
     /// Waits until [`abort`](Self::abort) is called.
     pub(crate) async fn aborted(&self) {
-        let mut aborted = self.aborted.subscribe();
-        // Fails only without a sender, and the sender is here.
-        let _ = aborted.wait_for(|aborted| *aborted).await;
+        until(&self.aborted, || self.is_aborted()).await;
+    }
+}
+
+/// Waits until something is so. `told` is told after it has become so.
+async fn until(told: &Notify, is_so: impl Fn() -> bool) {
+    loop {
+        // Listening begins before looking, or a change in between would go unheard.
+        let mut notified = pin!(told.notified());
+        notified.as_mut().enable();
+        if is_so() {
+            return;
+        }
+        notified.await;
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0
-            .running
-            .send_modify(|running| *running = running.saturating_sub(1));
+        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.idle.notify_waiters();
+        }
     }
 }

@@ -72,6 +72,7 @@ pub(crate) fn decode(id: &RecordId, version: Version, bytes: &Bytes) -> Result<R
         version,
         reason: error.to_string().into(),
     })?;
+    let record = Box::new(record);
     Ok(Row { record, version })
 }
 

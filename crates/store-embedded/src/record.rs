@@ -158,7 +158,7 @@ impl StoredRow {
         let body = self.0.slice(RECORD_HEADER_BYTES..);
         match codec::decode(id, &body) {
             Ok(record) => Ok(Row {
-                record,
+                record: Box::new(record),
                 version: header.version,
             }),
             Err(error) => Err(corrupt(header.version, error.to_string())),

@@ -207,7 +207,11 @@ pub(crate) fn row(
         version,
         reason: what.into(),
     });
-    Some((id, record.map(|record| Row { record, version })))
+    let row = |record| Row {
+        record: Box::new(record),
+        version,
+    };
+    Some((id, record.map(row)))
 }
 
 struct Reader<'a> {

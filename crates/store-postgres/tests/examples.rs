@@ -154,7 +154,7 @@ impl Setup {
     }
 
     async fn record(&self, number: u64) -> Record {
-        self.store.load(&id(number)).await.unwrap().unwrap().record
+        *self.store.load(&id(number)).await.unwrap().unwrap().record
     }
 
     async fn answer(&self, number: u64) -> StoredResponse {

@@ -173,7 +173,7 @@ async fn a_frozen_server_is_given_up_in_bounded_time() {
     server.thaw();
     until_it_works(&store, 3).await;
     let row = store.load(&id(1)).await.unwrap().unwrap();
-    assert!(row.version == version || row.record == renewed);
+    assert!(row.version == version || *row.record == renewed);
 }
 
 /// The request arrives, the answer does not. A later load tells.
@@ -194,7 +194,7 @@ async fn a_cut_after_the_request_is_ambiguous_and_a_load_tells_the_truth() {
             // The connection for reads was cut too, and says so once.
             Err(_) => store.load(&id(number)).await.unwrap(),
         };
-        assert_eq!(row.unwrap().record, executing(number, at(5_000)));
+        assert_eq!(*row.unwrap().record, executing(number, at(5_000)));
         until_it_works(&store, 100 + number).await;
     }
 }
@@ -283,7 +283,7 @@ async fn a_slow_line_changes_no_answer() {
     let version = won(claim(&store, 1).await);
     let large = completed(1, body(200_000));
     won(store.swap(&id(1), Some(version), Some(&large)).await);
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, large);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, large);
 }
 
 /// After a failover the old primary may come back as a standby under the same address.

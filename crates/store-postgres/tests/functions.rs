@@ -140,7 +140,7 @@ async fn a_completion_in_the_apps_transaction_is_replayed_byte_for_byte() {
         memo: bytes::Bytes::new(),
         ..claim
     };
-    assert_eq!(row.record, expected);
+    assert_eq!(*row.record, expected);
     assert_eq!(setup.payments().await, 1);
 }
 
@@ -156,7 +156,7 @@ async fn a_rollback_takes_the_completion_along() {
     );
     setup.run(&work).await.unwrap();
     let row = setup.row().await;
-    assert_eq!((row.version, row.record), (version, claim));
+    assert_eq!((row.version, *row.record), (version, claim));
     assert_eq!(setup.payments().await, 0);
 }
 
@@ -179,7 +179,7 @@ async fn another_fence_aborts_the_apps_transaction() {
         assert_eq!(setup.run(&work).await, Err("OO001".into()), "{call}");
         setup.run("ROLLBACK").await.unwrap();
         assert_eq!(setup.payments().await, 0);
-        assert_eq!(setup.row().await.record, claim);
+        assert_eq!(*setup.row().await.record, claim);
     }
     let nowhere = execution_token(&id(2), claim.fence, RETENTION);
     let absent = setup.run(&complete(&nowhere, "absent")).await;
@@ -254,7 +254,7 @@ async fn what_may_be_settled_depends_on_the_state() {
             assert_eq!(error.as_deref(), expected, "{call} of {kind:?}");
             let row = setup.row().await;
             if expected.is_some() {
-                assert_eq!((&row.record, row.version), (&record, version));
+                assert_eq!((&*row.record, row.version), (&record, version));
             }
             let _ = setup.store.swap(&id(1), Some(row.version), None).await;
         }
@@ -302,7 +302,7 @@ async fn a_release_leaves_the_doubt_about_an_earlier_attempt() {
     };
     claim.attempt = 2;
     setup.put(&claim).await;
-    assert_eq!(setup.row().await.record, claim);
+    assert_eq!(*setup.row().await.record, claim);
     let release = format!("SELECT onlyonce_release('{}')", token(&claim));
     // The second time because the first acknowledgement was lost.
     for _ in 0..2 {
@@ -373,7 +373,7 @@ async fn nonsense_is_refused_before_anything_is_written() {
         let refused = setup.run(&format!("SELECT {call}")).await;
         assert_eq!(refused, Err("OO002".into()), "{call}");
     }
-    assert_eq!(setup.row().await.record, claim);
+    assert_eq!(*setup.row().await.record, claim);
 }
 
 #[tokio::test]

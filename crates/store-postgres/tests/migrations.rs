@@ -34,7 +34,7 @@ async fn a_second_migration_finds_nothing_to_do() {
     assert!(matches!(swap, Swap::Won(_)));
     let second = migrate(&options(&server.url())).await.unwrap();
     assert_eq!((second.from, second.to), (NEWEST, NEWEST));
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, claim);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, claim);
 }
 
 /// Three instances that are started at once all migrate.

@@ -55,7 +55,7 @@ pub(crate) fn decode(id: &RecordId, bytes: Vec<u8>) -> Result<Row, StoreError> {
     let version = bytes.get_u64();
     match codec::decode(id, &bytes) {
         Ok(record) => Ok(Row {
-            record,
+            record: Box::new(record),
             version: Version(version),
         }),
         Err(error) => Err(corrupt(version, error.to_string())),

@@ -111,7 +111,7 @@ async fn a_cut_after_the_request_is_ambiguous_and_a_load_tells() {
     assert!(matches!(cut, Err(StoreError::Ambiguous { .. })), "{cut:?}");
     proxy.mend().await;
     let row = found(&store, 1).await.expect("the row");
-    assert_eq!(row.record, answer);
+    assert_eq!(*row.record, answer);
     assert_ne!(row.version, version);
     let again = store.swap(&id(1), Some(version), Some(&answer)).await;
     assert!(matches!(again, Ok(Swap::Lost(Some(_)))), "{again:?}");

@@ -83,7 +83,7 @@ impl Table {
                 self.rows.insert(
                     *id,
                     Row {
-                        record: record.clone(),
+                        record: Box::new(record.clone()),
                         version,
                     },
                 );

@@ -212,7 +212,7 @@ fn seen(row: &Row) -> Seen {
     let fence = *row.record.fence.as_bytes();
     let (_, write) = fence.split_at(8);
     let write = Write::from_be_bytes(write.try_into().expect("8 bytes"));
-    assert_eq!(row.record, written(write), "not as it was written");
+    assert_eq!(*row.record, written(write), "not as it was written");
     Seen {
         write,
         version: row.version,

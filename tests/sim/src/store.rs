@@ -212,7 +212,7 @@ impl World {
         checked: Option<bool>,
     ) -> Swap {
         let kind = |record: Option<&Record>| record.map(|record| record.state.kind());
-        let from = kind(self.table.get(id).map(|row| &row.record));
+        let from = kind(self.table.get(id).map(|row| &*row.record));
         let to = kind(next.as_ref());
         let is_key = next.as_ref().is_none_or(|next| !next.route.is_reserved());
         let completed = next.as_ref().and_then(|record| match &record.state {

@@ -129,7 +129,10 @@ impl Table {
             version = Version(self.rows.get(id).map_or(0, |row| row.version.0) + 1);
         }
         let before = match next {
-            Some(record) => self.rows.insert(*id, Row { record, version }),
+            Some(record) => {
+                let record = Box::new(record);
+                self.rows.insert(*id, Row { record, version })
+            }
             None => self.rows.remove(id),
         };
         match self.bug {

@@ -200,7 +200,7 @@ impl World {
             response: Response::Plain(response.clone()),
         };
         let (policy, now) = (self.shape.policy(), self.now());
-        let decided = step(policy, row.map(|row| &row.record), &command, now);
+        let decided = step(policy, row.map(|row| &*row.record), &command, now);
         let (Decision::Settled, Next::Put(record)) = decided else {
             return false;
         };

@@ -100,7 +100,7 @@ async fn page<S: Store + ListStore>(
         let page = rows(shared, &filter, after, limit - keys.len()).await?;
         after = page.1;
         keys.extend(page.0.into_iter().filter_map(|listed| {
-            let seen = listed.row.map(|row| row.record);
+            let seen = listed.row.map(|row| *row.record);
             (!is_note(&seen)).then(|| view::key(&listed.id, &seen))
         }));
         if after.is_none() || keys.len() >= limit {

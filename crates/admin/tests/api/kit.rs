@@ -256,7 +256,7 @@ impl Stage {
 
     pub(crate) async fn record(&self, id: &RecordId) -> Option<Record> {
         let row = self.store.rows.load(id).await.unwrap();
-        row.map(|row| row.record)
+        row.map(|row| *row.record)
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {

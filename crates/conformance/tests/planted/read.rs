@@ -104,7 +104,7 @@ fn rows(table: &Table, bug: Bug) -> Vec<(RecordId, Row)> {
         Bug::ListInventsRows => rows.push((
             sample_id(99),
             Row {
-                record: executing(0, at(0)),
+                record: Box::new(executing(0, at(0))),
                 version: Version(0),
             },
         )),

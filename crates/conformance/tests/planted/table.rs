@@ -43,7 +43,7 @@ impl Table {
             Bug::RemovedRowsComeBack => self.rows.append(&mut self.removed),
             Bug::LargeBodiesAreLostAtOpen => {
                 for row in self.rows.values_mut() {
-                    row.record = mangle::cut(&row.record, 1 << 16);
+                    *row.record = mangle::cut(&row.record, 1 << 16);
                 }
             }
             Bug::DeadLettersAreLostAtOpen => {
@@ -92,7 +92,7 @@ impl Table {
         match bug {
             Bug::LoadFindsNothing => None,
             Bug::LoadInventsRows => row.or(Some(Row {
-                record: executing(0, at(0)),
+                record: Box::new(executing(0, at(0))),
                 version: Version(0),
             })),
             Bug::LoadedVersionIsAnother => row.map(|row| Row {
@@ -139,7 +139,7 @@ impl Table {
         match (bug, next, self.rows.get_mut(id)) {
             (Bug::LostSwapHidesTheRow, _, _) => return Swap::Lost(None),
             (Bug::LostSwapReturnsTheLosersRecord, Some(next), Some(row)) => {
-                let (record, version) = (next.clone(), row.version);
+                let (record, version) = (Box::new(next.clone()), row.version);
                 return Swap::Lost(Some(Row { record, version }));
             }
             (Bug::LostSwapReturnsAnotherVersion, _, Some(row)) => {
@@ -147,10 +147,10 @@ impl Table {
                 return Swap::Lost(Some(Row { record, version }));
             }
             (Bug::LostSwapCutsTheBody, _, Some(row)) => {
-                let (record, version) = (mangle::cut(&row.record, 1 << 16), row.version);
+                let (record, version) = (Box::new(mangle::cut(&row.record, 1 << 16)), row.version);
                 return Swap::Lost(Some(Row { record, version }));
             }
-            (Bug::LostSwapWritesAnyway, Some(next), Some(row)) => row.record = next.clone(),
+            (Bug::LostSwapWritesAnyway, Some(next), Some(row)) => *row.record = next.clone(),
             (Bug::LostSwapMovesTheDeadline, Some(next), Some(_)) => {
                 self.deadlines
                     .extend(next.state.deadline().map(|at| (at, *id)));
@@ -189,6 +189,7 @@ impl Table {
             Some(before) if bug == Bug::PiecesStayBehind => mangle::overlay(&before.record, next),
             Some(_) | None => next.clone(),
         };
+        let record = Box::new(record);
         self.rows.insert(*id, Row { record, version });
         Swap::Won(version)
     }
@@ -204,7 +205,7 @@ impl Table {
         match bug {
             Bug::VersionsCountPerRow => return Version(current + 1),
             Bug::IdenticalWriteKeepsTheVersion
-                if before.is_some_and(|row| Some(&row.record) == next) =>
+                if before.is_some_and(|row| Some(&*row.record) == next) =>
             {
                 return Version(current);
             }

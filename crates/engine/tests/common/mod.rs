@@ -185,7 +185,7 @@ pub(crate) async fn rows(store: &MemoryStore) -> Vec<(RecordId, Record)> {
     let page = store.list(&Filter::default(), None, 100).await.unwrap();
     page.entries
         .into_iter()
-        .map(|entry| (entry.id, entry.row.unwrap().record))
+        .map(|entry| (entry.id, *entry.row.unwrap().record))
         .filter(|(_, record)| record.route.as_str() != MARKS_ROUTE)
         .collect()
 }

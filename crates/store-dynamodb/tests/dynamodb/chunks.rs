@@ -37,7 +37,7 @@ async fn answers_of_every_size_around_a_piece_come_back() {
         let row = sized(bytes - beside_the_body);
         let version = won(store.swap(&id(1), None, Some(&row)).await.unwrap());
         assert_eq!(table.items("c#").await.len(), pieces, "{bytes} bytes");
-        assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, row);
+        assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, row);
         let _ = won(store.swap(&id(1), Some(version), None).await.unwrap());
         table.until_items("c#", 0).await;
     }
@@ -72,7 +72,7 @@ async fn a_replaced_and_a_removed_answer_leave_no_pieces() {
         .await
         .unwrap());
     table.until_items("c#", 5).await;
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, larger);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, larger);
     let small = completed(1, "small");
     let version = won(store
         .swap(&id(1), Some(version), Some(&small))
@@ -95,9 +95,9 @@ async fn a_large_answer_that_loses_leaves_no_pieces_and_gets_the_whole_row() {
     let _ = won(store.swap(&id(1), None, Some(&first)).await.unwrap());
     let second = completed(2, body(1_500_000));
     let row = lost(store.swap(&id(1), None, Some(&second)).await.unwrap());
-    assert_eq!(row.unwrap().record, first);
+    assert_eq!(*row.unwrap().record, first);
     table.until_items("c#", 3).await;
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, first);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, first);
 }
 
 /// The process dies after its pieces and before its row.
@@ -121,7 +121,7 @@ async fn pieces_without_their_row_are_nothing() {
     front.until_count(4).await;
     completing.abort();
     assert_eq!(table.items("c#").await.len(), 3, "its pieces are there");
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, claim);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, claim);
     for piece in table.items("c#").await {
         assert!(
             piece.contains_key("ttl"),
@@ -134,7 +134,7 @@ async fn pieces_without_their_row_are_nothing() {
         .swap(&id(1), Some(version), Some(&other))
         .await
         .unwrap());
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, other);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, other);
 }
 
 /// A piece that cannot be written: the row is as it was, and the caller knows.
@@ -197,7 +197,7 @@ async fn a_row_replaced_while_its_pieces_are_read_is_read_anew() {
         .unwrap());
     table.until_items("c#", 0).await;
     gate.add_permits(3);
-    assert_eq!(reading.await.unwrap().unwrap().record, small);
+    assert_eq!(*reading.await.unwrap().unwrap().record, small);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,7 +226,7 @@ async fn of_two_stores_that_write_large_answers_one_wins_whole() {
             winners[0],
             body(500_000 + usize::try_from(winners[0]).unwrap()),
         );
-        assert_eq!(row.record, whole);
+        assert_eq!(*row.record, whole);
         for (_, swap) in written {
             if let Swap::Lost(seen) = swap {
                 assert_eq!(seen.unwrap(), row);

@@ -28,7 +28,7 @@ async fn a_claim_a_renewal_a_completion_and_a_removal_are_one_request_each() {
     assert_eq!(front.seen(), ["PutItem"]);
     // A retry: it loses, and has the answer.
     let row = lost(store.swap(&id(1), None, Some(&claim)).await.unwrap());
-    assert_eq!(row.unwrap().record, answer);
+    assert_eq!(*row.unwrap().record, answer);
     assert_eq!(front.seen(), ["PutItem"]);
     assert!(store.load(&id(1)).await.unwrap().is_some());
     assert_eq!(front.seen(), ["GetItem"]);

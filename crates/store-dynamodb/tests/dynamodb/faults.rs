@@ -77,7 +77,7 @@ async fn a_write_whose_answer_was_lost_is_sent_once_and_may_have_happened() {
         assert!(error.may_have_written(), "{error}");
         assert_eq!(front.seen(), ["PutItem"]);
         let row = store.load(&id(number)).await.unwrap().unwrap();
-        assert_eq!(row.record, claim, "a later look tells the truth");
+        assert_eq!(*row.record, claim, "a later look tells the truth");
         // The same for a removal.
         let act = if number == 0 { Act::Lose } else { Act::Fail };
         front.on("DeleteItem", 1, act);
@@ -101,7 +101,7 @@ async fn a_connection_cut_before_the_answer_leaves_the_write_in_doubt() {
     let error = store.swap(&id(1), None, Some(&claim)).await.unwrap_err();
     assert!(error.may_have_written(), "{error}");
     proxy.mend().await;
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, claim);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, claim);
 }
 
 #[tokio::test]
@@ -172,9 +172,9 @@ async fn a_server_that_stood_still_is_used_again() {
     // The write may still be on its way; whoever claims now wins or meets it.
     let swap = store.swap(&id(1), None, Some(&claim)).await.unwrap();
     if let Swap::Lost(row) = swap {
-        assert_eq!(row.unwrap().record, claim);
+        assert_eq!(*row.unwrap().record, claim);
     }
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, claim);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, claim);
 }
 
 /// Not every server returns what stood in the way.
@@ -190,7 +190,7 @@ async fn a_loser_learns_the_row_also_from_a_server_that_does_not_return_it() {
     front.on("PutItem", 1, throttled("ConditionalCheckFailedException"));
     let claim = executing(2, at(5_000));
     let row = lost(store.swap(&id(1), None, Some(&claim)).await.unwrap());
-    assert_eq!(row.unwrap().record, completed(1, "a"));
+    assert_eq!(*row.unwrap().record, completed(1, "a"));
 }
 
 #[tokio::test]
@@ -298,7 +298,7 @@ async fn rows_of_earlier_versions_are_read_and_of_later_ones_refused() {
             let bytes = under(&id, std::fs::read(path).unwrap());
             write(&bytes).await;
             let row = store.load(&id).await.unwrap().unwrap();
-            assert_eq!(Ok(row.record), codec::decode(&id, &bytes.into()));
+            assert_eq!(Ok(*row.record), codec::decode(&id, &bytes.into()));
             read += 1;
         }
     }

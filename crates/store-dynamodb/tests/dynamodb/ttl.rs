@@ -52,7 +52,7 @@ async fn a_row_past_its_end_is_there_until_it_is_deleted() {
     let version = won(store.swap(&id(1), None, Some(&ended)).await.unwrap());
     let now = store.now().await.unwrap();
     assert!(ttl(&table.items("r#").await[0]).unwrap() < now.as_millis() / 1_000);
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, ended);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, ended);
     assert_eq!(store.due(now, 10).await.unwrap(), [id(1)]);
     let claim = executing(2, now.after(Duration::from_secs(15)));
     let row = lost(store.swap(&id(1), None, Some(&claim)).await.unwrap());
@@ -120,5 +120,5 @@ async fn pieces_of_a_row_that_dynamodb_deleted_disturb_nobody() {
     assert_eq!(store.load(&id(1)).await.unwrap(), None);
     let again = completed(2, body(800_000));
     let _ = won(store.swap(&id(1), None, Some(&again)).await.unwrap());
-    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().record, again);
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, again);
 }

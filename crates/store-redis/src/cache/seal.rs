@@ -63,6 +63,7 @@ impl Seal {
         let seen_at = Timestamp::from_millis(content.get_u64());
         let version = Version(content.get_u64());
         let record = codec::decode(id, &content).ok()?;
+        let record = Box::new(record);
         let row = Row { record, version };
         Some(Cached { row, seen_at })
     }
@@ -88,7 +89,7 @@ mod tests {
 
     fn cached() -> Cached {
         let row = Row {
-            record: completed(1, "done"),
+            record: Box::new(completed(1, "done")),
             version: Version(7),
         };
         let seen_at = at(5_000);

@@ -9,8 +9,9 @@ use onlyonce_core::{Record, RecordId, Response, State};
 
 use super::{Cache, Cached};
 
-/// What an entry costs beyond its headers and body: itself, and its places in the two maps.
-const ENTRY_BYTES: usize = 2 * size_of::<Kept>() + 128;
+/// What an entry costs beyond its headers and body: its record, its places in the two maps (which
+/// may be half empty), and what the allocator rounds up.
+const ENTRY_BYTES: usize = size_of::<Record>() + 2 * size_of::<Kept>() + 192;
 
 /// A row that is larger than this part of the budget is not kept: it would cost too many others
 /// their place.

@@ -9,7 +9,7 @@ use crate::kit::NOW;
 fn row(bytes: usize) -> Cached {
     Cached {
         row: Row {
-            record: samples::completed(1, body(bytes)),
+            record: Box::new(samples::completed(1, body(bytes))),
             version: Version(1),
         },
         seen_at: NOW,

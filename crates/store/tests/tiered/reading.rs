@@ -19,7 +19,7 @@ async fn a_completed_row_is_read_once() {
         .unwrap());
     for _ in 0..10 {
         let row = store.load(&id(1)).await.unwrap().unwrap();
-        assert_eq!((row.record, row.version), (completed(1, "a"), version));
+        assert_eq!((*row.record, row.version), (completed(1, "a"), version));
     }
     assert_eq!(durable.asked.loads(), 1);
 }
@@ -36,7 +36,7 @@ async fn a_claim_of_a_completed_key_costs_no_write() {
     let claim = executing(2, at(5_000));
     for _ in 0..10 {
         let row = lost(store.swap(&id(1), None, Some(&claim)).await.unwrap());
-        assert_eq!(row.unwrap().record, completed(1, "a"));
+        assert_eq!(*row.unwrap().record, completed(1, "a"));
     }
     assert_eq!(
         durable.asked.swaps(),
@@ -96,7 +96,7 @@ async fn a_thousand_concurrent_loads_of_a_completed_row_are_one() {
     let mut loads = tokio::task::JoinSet::new();
     for _ in 0..1_000 {
         let store = Arc::clone(&store);
-        loads.spawn(async move { store.load(&id(1)).await.unwrap().unwrap().record });
+        loads.spawn(async move { *store.load(&id(1)).await.unwrap().unwrap().record });
     }
     // One thread: every load runs until it waits before this goes on.
     settle().await;
@@ -139,7 +139,7 @@ async fn a_caller_never_gets_an_absence_that_was_read_before_it_asked() {
     );
     for late in late {
         let row = late.await.unwrap().unwrap();
-        assert_eq!(row.unwrap().record, completed(1, "a"));
+        assert_eq!(*row.unwrap().record, completed(1, "a"));
     }
     assert_eq!(
         durable.asked.loads(),

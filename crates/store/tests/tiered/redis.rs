@@ -146,7 +146,7 @@ async fn gateways_share_what_is_in_redis() {
     };
     let first = tiered(&durable, cache(&server)).await;
     let row = first.load(&id).await.unwrap().unwrap();
-    assert_eq!((&row.record, row.version), (&record, version));
+    assert_eq!((&*row.record, row.version), (&record, version));
     // Its put was sent by then, or the second one asks again.
     let shared = async {
         loop {
@@ -163,7 +163,7 @@ async fn gateways_share_what_is_in_redis() {
 
 fn cached(number: u64) -> Cached {
     let row = Row {
-        record: completed(number, "done"),
+        record: Box::new(completed(number, "done")),
         version: Version(3),
     };
     Cached { row, seen_at: NOW }

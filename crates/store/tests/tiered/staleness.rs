@@ -179,7 +179,7 @@ async fn a_read_overtaken_by_a_removal_is_not_cached() {
 #[tokio::test]
 async fn an_entry_that_is_not_a_fresh_completed_row_is_never_used() {
     let row = |record| Row {
-        record,
+        record: Box::new(record),
         version: Version(77),
     };
     let seconds = Duration::from_secs;

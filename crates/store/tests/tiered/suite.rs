@@ -82,7 +82,7 @@ async fn the_cache_is_in_use_under_the_suite() {
     let id = onlyonce_conformance::suite::samples::id(1);
     let _ = warm.swap(&id, None, Some(&row)).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(warm.load(&id).await.unwrap().unwrap().record, row);
+        assert_eq!(*warm.load(&id).await.unwrap().unwrap().record, row);
     }
     assert_eq!(durable.asked.loads(), 1);
 }

@@ -155,7 +155,7 @@ pub async fn rows_do_not_touch_each_other<H: Harness>(setup: &Setup<H>) {
         store.remove(&id(number), row.version).await;
     }
     for number in 0..50 {
-        let found = store.load(&id(number)).await.map(|row| row.record);
+        let found = store.load(&id(number)).await.map(|row| *row.record);
         let expected = (number % 2 == 1).then(|| executing(number, at(5_000)));
         assert_eq!(found, expected, "row {number}");
     }

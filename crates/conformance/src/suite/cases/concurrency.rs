@@ -35,7 +35,7 @@ pub(super) fn row_of_the_one_winner(swaps: Vec<(u64, Swap)>) -> Row {
     for (number, swap) in swaps {
         match swap {
             Swap::Won(version) => winners.push(Row {
-                record: executing(number, at(5_000)),
+                record: Box::new(executing(number, at(5_000))),
                 version,
             }),
             Swap::Lost(row) => losers.push(row),
@@ -227,8 +227,8 @@ pub async fn a_dropped_swap_leaves_the_old_row_or_the_new<H: Harness>(setup: &Se
         let version = store.put(&row, &old).await;
         dropped_after(polls, store.swap(&row, Some(version), Some(&new))).await;
         let left = store.row(&row).await;
-        let is_old = left.record == old && left.version == version;
-        let is_new = left.record == new && left.version != version;
+        let is_old = *left.record == old && left.version == version;
+        let is_new = *left.record == new && left.version != version;
         assert!(is_old || is_new, "after {polls} polls: {}", left.version);
         // The dropped write may still be under way; whoever expects what it saw wins or learns.
         let last = completed(3, "last");
