@@ -55,12 +55,11 @@ impl AuthCheck {
         if let Some(host) = host {
             question.headers_mut().insert(header::HOST, host);
         }
-        let (mut parts, body) = question.into_parts();
         let Some(peer) = request.extensions.get::<Peer>() else {
             return StatusCode::SERVICE_UNAVAILABLE;
         };
-        self.rewriting.request(&mut parts, peer, false);
-        let answer = self.upstream.send(Request::from_parts(parts, body)).await;
+        self.rewriting.request(&mut question, peer, false);
+        let answer = self.upstream.send(Box::new(question)).await;
         answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
     }
 }

@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 
 use http::header::{self, Entry};
-use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 
 use crate::config::{Forwarded, HostRule, Network};
 
@@ -71,27 +70,28 @@ pub(crate) struct Rewriting {
 
 impl Rewriting {
     /// Rewrites the head of a request. `upgrade` keeps what a protocol switch needs.
-    pub(crate) fn request(&self, parts: &mut Parts, peer: &Peer, upgrade: bool) {
-        let host = host_of(parts);
+    pub(crate) fn request<B>(&self, request: &mut Request<B>, peer: &Peer, upgrade: bool) {
+        let host = host_of(request);
+        let headers = request.headers_mut();
         let protocol = upgrade
-            .then(|| parts.headers.get(header::UPGRADE).cloned())
+            .then(|| headers.get(header::UPGRADE).cloned())
             .flatten();
-        let trailers = wants_trailers(&parts.headers);
-        strip_hop_by_hop(&mut parts.headers);
-        strip_own(&mut parts.headers);
+        let trailers = wants_trailers(headers);
+        strip_hop_by_hop(headers);
+        strip_own(headers);
         if let Some(protocol) = protocol {
-            append(&mut parts.headers, header::CONNECTION, &UPGRADE);
-            parts.headers.insert(header::UPGRADE, protocol);
+            append(headers, header::CONNECTION, &UPGRADE);
+            headers.insert(header::UPGRADE, protocol);
         }
         if trailers {
             let te = HeaderValue::from_static("trailers");
-            parts.headers.insert(header::TE, te);
+            headers.insert(header::TE, te);
             if !self.http2 {
-                append(&mut parts.headers, header::CONNECTION, &TE);
+                append(headers, header::CONNECTION, &TE);
             }
         }
-        self.tell_about(&mut parts.headers, peer, host.as_ref());
-        self.address(parts, host);
+        self.tell_about(headers, peer, host.as_ref());
+        self.address(request, host);
     }
 
     fn tell_about(&self, headers: &mut HeaderMap, peer: &Peer, host: Option<&HeaderValue>) {
@@ -120,13 +120,13 @@ impl Rewriting {
     }
 
     /// Sets `Host` and the request's target in the form that the upstream's protocol wants.
-    fn address(&self, parts: &mut Parts, host: Option<HeaderValue>) {
+    fn address<B>(&self, request: &mut Request<B>, host: Option<HeaderValue>) {
         let own = || HeaderValue::from_str(self.authority.as_str()).ok();
         let host = match self.host {
             HostRule::Preserve => host.or_else(own),
             HostRule::Rewrite => own(),
         };
-        let path = parts.uri.path_and_query().cloned();
+        let path = request.uri().path_and_query().cloned();
         let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
         if self.http2 {
             let authority = host
@@ -137,25 +137,25 @@ impl Rewriting {
                 .scheme(if self.https { "https" } else { "http" })
                 .authority(authority)
                 .path_and_query(path);
-            parts.uri = uri.build().unwrap_or_default();
-            parts.headers.remove(header::HOST);
-            parts.version = Version::HTTP_2;
+            *request.uri_mut() = uri.build().unwrap_or_default();
+            request.headers_mut().remove(header::HOST);
+            *request.version_mut() = Version::HTTP_2;
             return;
         }
-        parts.uri = Uri::from(path);
-        parts.version = Version::HTTP_11;
+        *request.uri_mut() = Uri::from(path);
+        *request.version_mut() = Version::HTTP_11;
         if let Some(host) = host {
-            parts.headers.insert(header::HOST, host);
+            request.headers_mut().insert(header::HOST, host);
         }
     }
 }
 
 /// The name that the client asked for: `Host`, or the authority of an HTTP/2 request.
-fn host_of(parts: &Parts) -> Option<HeaderValue> {
-    let authority = parts.uri.authority().map(Authority::as_str);
+fn host_of<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let authority = request.uri().authority().map(Authority::as_str);
     authority
         .and_then(|authority| HeaderValue::from_str(authority).ok())
-        .or_else(|| parts.headers.get(header::HOST).cloned())
+        .or_else(|| request.headers().get(header::HOST).cloned())
 }
 
 /// Whether trailers are welcome. The gateway passes them on, so it may say so for the client.

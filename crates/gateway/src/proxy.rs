@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::forward::{Peer, Rewriting, strip_hop_by_hop};
 use crate::reconcile::Names;
-use crate::request_id::on_behalf;
+use crate::request_id::About;
 use crate::upstream::{AnswerBody, Failure, RequestBody, Upstream};
 
 /// Tells the upstream which execution a request is.
@@ -87,14 +87,17 @@ impl Service<Request<RequestBody>> for Proxy {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
-        let pass = async move |request| shared.pass(request).await;
-        Box::pin(async move { Ok(on_behalf(request, pass).await) })
+        let (shared, about) = (Arc::clone(&self.shared), About::of(&request));
+        // Boxed: it goes through many hands, and would be in the future of each.
+        let request = Box::new(request);
+        Box::pin(About::scope(about, async move {
+            Ok(shared.pass(request).await)
+        }))
     }
 }
 
 impl Shared {
-    async fn pass(&self, request: Request<RequestBody>) -> Response<ProxyBody> {
+    async fn pass(&self, request: Box<Request<RequestBody>>) -> Response<ProxyBody> {
         if let Some((status, why)) = refusal(&request) {
             return refused(status, why);
         }
@@ -111,7 +114,8 @@ impl Shared {
             let late = Failure::NeverSent("the key was lost before anything was sent".into());
             return failed(&late);
         }
-        let mut request = self.rewrite(request, false);
+        let mut request = request;
+        self.rewrite(&mut request, false);
         self.tell_execution(&execution, request.headers_mut());
         self.names.tell(&execution, request.headers_mut());
         let end = Instant::now() + self.total_timeout;
@@ -131,10 +135,10 @@ impl Shared {
         }
     }
 
-    async fn pass_unguarded(&self, mut request: Request<RequestBody>) -> Response<ProxyBody> {
+    async fn pass_unguarded(&self, mut request: Box<Request<RequestBody>>) -> Response<ProxyBody> {
         let upgrade = switches_protocol(request.headers());
-        let client = upgrade.then(|| hyper::upgrade::on(&mut request));
-        let request = self.rewrite(request, upgrade);
+        let client = upgrade.then(|| hyper::upgrade::on(&mut *request));
+        self.rewrite(&mut request, upgrade);
         match self.upstream.send(request).await {
             Ok(mut answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 if let Some(client) = client {
@@ -156,12 +160,10 @@ impl Shared {
         }
     }
 
-    fn rewrite(&self, request: Request<RequestBody>, upgrade: bool) -> Request<RequestBody> {
-        let (mut parts, body) = request.into_parts();
-        if let Some(peer) = parts.extensions.remove::<Peer>() {
-            self.rewriting.request(&mut parts, &peer, upgrade);
+    fn rewrite(&self, request: &mut Request<RequestBody>, upgrade: bool) {
+        if let Some(peer) = request.extensions_mut().remove::<Peer>() {
+            self.rewriting.request(request, &peer, upgrade);
         }
-        Request::from_parts(parts, body)
     }
 }
 

@@ -18,7 +18,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const BYTES_MAX: usize = 128;
 
 tokio::task_local! {
-    static CURRENT: Arc<About>;
+    static CURRENT: Option<Arc<About>>;
 }
 
 /// What a line of the log says about the request that it belongs to. Kept beside the request, and
@@ -32,7 +32,40 @@ pub(crate) struct About {
 impl About {
     /// The request that the running task serves, if it serves one.
     pub(crate) fn current() -> Option<Arc<Self>> {
-        CURRENT.try_with(Arc::clone).ok()
+        CURRENT.try_with(Clone::clone).ok().flatten()
+    }
+
+    /// What was said of a request when it was taken in.
+    pub(crate) fn of<B>(request: &Request<B>) -> Option<Arc<Self>> {
+        request.extensions().get::<Arc<Self>>().cloned()
+    }
+
+    /// Work on behalf of a request: also in a task that is not the one that took the request in.
+    pub(crate) fn scope<F: Future>(
+        about: Option<Arc<Self>>,
+        work: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        CURRENT.scope(about, work)
+    }
+
+    /// The answer to a request, with a line about it.
+    pub(crate) fn answer<B, F>(
+        about: Option<Arc<Self>>,
+        answering: F,
+    ) -> impl Future<Output = Result<Response<B>, Infallible>> + use<B, F>
+    where
+        F: Future<Output = Result<Response<B>, Infallible>>,
+    {
+        Self::scope(about, async move {
+            let response = answering.await?;
+            let status = response.status().as_u16();
+            if let Some(code) = response.extensions().get::<Code>() {
+                tracing::debug!(status, code = code.as_str(), "refused");
+            } else {
+                tracing::debug!(status, "answered");
+            }
+            Ok(response)
+        })
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -45,17 +78,6 @@ impl About {
 
     pub(crate) fn path(&self) -> &str {
         self.uri.path()
-    }
-}
-
-/// Runs a task on behalf of a request: also where it is not the task that took the request in.
-pub(crate) async fn on_behalf<B, T>(
-    request: Request<B>,
-    serve: impl AsyncFnOnce(Request<B>) -> T,
-) -> T {
-    match request.extensions().get::<Arc<About>>().cloned() {
-        Some(about) => CURRENT.scope(about, serve(request)).await,
-        None => serve(request).await,
     }
 }
 
@@ -86,18 +108,9 @@ impl RequestIds {
         })
     }
 
-    /// Serves a request under its id.
-    pub(crate) async fn serve<B, RB, Fut>(
-        &self,
-        mut request: Request<B>,
-        serve: impl FnOnce(Request<B>) -> Fut,
-    ) -> Result<Response<RB>, Infallible>
-    where
-        Fut: Future<Output = Result<Response<RB>, Infallible>>,
-    {
-        let Some(id) = self.of(&request) else {
-            return serve(request).await;
-        };
+    /// Gives a request its id, and says what its lines in the log say.
+    pub(crate) fn name<B>(&self, request: &mut Request<B>) -> Option<Arc<About>> {
+        let id = self.of(request)?;
         let about = Arc::new(About {
             id: id.clone(),
             method: request.method().clone(),
@@ -105,20 +118,7 @@ impl RequestIds {
         });
         request.headers_mut().insert(REQUEST_ID, id);
         request.extensions_mut().insert(Arc::clone(&about));
-        let serving = async {
-            let response = serve(request).await?;
-            let (status, code) = (
-                response.status().as_u16(),
-                response.extensions().get::<Code>(),
-            );
-            if let Some(code) = code {
-                tracing::debug!(status, code = code.as_str(), "refused");
-            } else {
-                tracing::debug!(status, "answered");
-            }
-            Ok(response)
-        };
-        CURRENT.scope(about, serving).await
+        Some(about)
     }
 }
 

@@ -24,9 +24,9 @@ use crate::observers::{CountedObservations, Observers};
 use crate::principal::Callers;
 use crate::proxy::Proxy;
 use crate::reconcile::{Counts, Names, Probes, Receiver};
-use crate::request_id::RequestIds;
+use crate::request_id::{About, RequestIds};
 use crate::store::{self, Opened};
-use crate::telemetry::{Prepared, Sending, Telemetry, Traced};
+use crate::telemetry::{Prepared, Sending, Telemetry, Traced, TracedRequest};
 use crate::upstream::{Connector, Limits, Upstream};
 use crate::workers::Workers;
 use crate::{admin, principal, tls};
@@ -85,16 +85,12 @@ impl Gateway {
         let traces = telemetry.telemetry.clone();
         let service = layer.layer(Traced::new(proxy, traces.clone()));
         let ids = Arc::new(RequestIds::new());
-        let answer = move |request| {
-            let (ids, traces) = (Arc::clone(&ids), traces.clone());
-            let mut service = service.clone();
-            async move {
-                traces
-                    .serve(request, |request| {
-                        ids.serve(request, |request| service.call(request))
-                    })
-                    .await
-            }
+        // What is awaited does not carry the request: it was handed on before.
+        let answer = move |mut request| {
+            let traced = traces.begin(&mut request);
+            let about = ids.name(&mut request);
+            let answering = About::answer(about, service.clone().call(request));
+            TracedRequest::answer(traced, answering)
         };
         let telemetry = telemetry.send(&config.telemetry, side.queues())?;
         let router = side.router();

@@ -119,6 +119,6 @@ where
             });
         }
         let guard = Arc::clone(&self.guard);
-        Box::pin(async move { guard.serve(inner, request).await })
+        Box::pin(guard.serve(inner, request))
     }
 }

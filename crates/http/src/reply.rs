@@ -37,7 +37,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 ..
             }) => {
                 executed(route, asked, response.headers_mut());
-                return response;
+                return *response;
             }
             // "Nothing was executed" is true of this request, and not of the key.
             Ok(Reply::Executed {

@@ -30,9 +30,10 @@ use uuid::Uuid;
 use crate::body::{BodyTimeout, Collected};
 use crate::reconcile::Subject;
 use crate::reply::RETRY_SECONDS_MIN;
+use crate::work::Work;
 use crate::{
-    Authorization, Body, BoxError, Code, Compare, Execution, InFlight, Mode, Observation,
-    Observations, Principal, PrincipalError, Principals, Problem, Route, Routes, Settle,
+    Authorization, Body, BoxError, Code, Compare, InFlight, Mode, Observation, Observations,
+    Principal, PrincipalError, Principals, Problem, Route, Routes, Settle,
 };
 
 /// Where the pages about problem codes are, unless configured otherwise.
@@ -177,7 +178,9 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             }
             Err(problem) => return Ok(self.refuse(&route, &problem)),
         };
-        Ok(self.run(inner, route, parts, key, principal, content).await)
+        Ok(self
+            .run(inner, route, parts, key, &principal, content)
+            .await)
     }
 
     /// A write without a key, where that is allowed.
@@ -292,15 +295,17 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         problem
     }
 
-    async fn run<I, B, RB>(
+    /// Asks the engine, and executes where that is the answer. What the returned future carries is
+    /// made before it: arguments of an `async fn` would stay in it to its end.
+    fn run<I, B, RB>(
         self: Arc<Self>,
         inner: I,
         route: Arc<Route>,
         parts: Parts,
         key: Key,
-        principal: Principal,
+        principal: &Principal,
         content: Content,
-    ) -> Response<Body<RB>>
+    ) -> impl Future<Output = Response<Body<RB>>> + Send + use<S, R, I, B, RB>
     where
         I: Service<Request<Body<B>>, Response = Response<RB>> + Send + 'static,
         I::Future: Send + 'static,
@@ -309,35 +314,41 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         RB::Error: Into<BoxError>,
     {
-        let mut request = self.identify(&route, &parts, &key, &principal, &content.data);
+        let mut request = self.identify(&route, &parts, &key, principal, &content.data);
         if let InFlight::Wait(wait) = route.in_flight {
             request.wait = Some(wait);
         }
         request.memo = route.notes.memo(&Subject {
             key: &key,
-            principal: &principal,
+            principal,
             pattern: &route.pattern,
             path: parts.uri.path(),
             body: &content.data,
         });
-        let asked = Asked::new(&route, &parts, &key, content.data.clone());
-        let check = self.config.replay_check.is_some().then(|| parts.clone());
+        let asked = Box::new(Asked::new(&route, &parts, &key, content.data.clone()));
+        let check = self.config.replay_check.is_some();
+        let check = check.then(|| Box::new(parts.clone()));
         let ids = Ids::of(&request);
         let began = Arc::new(OnceLock::new());
-        let (guard, begin) = (Arc::clone(&self), Arc::clone(&began));
-        let its_route = Arc::clone(&route);
-        let work = move |execution: onlyonce_engine::Execution| async move {
-            let _ = begin.set(*execution.id());
-            let execution = Execution::new(key, execution);
-            guard
-                .execute(inner, &its_route, parts, execution, content)
+        let work = Box::new(Work {
+            guard: Arc::clone(&self),
+            inner,
+            route: Arc::clone(&route),
+            parts,
+            key,
+            content,
+            began: Arc::clone(&began),
+        });
+        async move {
+            let reply = self
+                .engine
+                .run(request, |execution| work.execute(execution));
+            let reply = reply.await;
+            let began = began.get();
+            let id = began.unwrap_or_else(|| ids.meant(&reply));
+            self.reply(&route, id, &asked, check.as_deref(), began.is_some(), reply)
                 .await
-        };
-        let reply = self.engine.run(request, work).await;
-        let began = began.get();
-        let id = began.unwrap_or_else(|| ids.meant(&reply));
-        self.reply(&route, id, &asked, check.as_ref(), began.is_some(), reply)
-            .await
+        }
     }
 
     /// The record and payload that a request means.
@@ -401,7 +412,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 struct Ids {
     current: RecordId,
     /// Under the previous secret, with what the payload is there.
-    previous: Option<(RecordId, Fingerprint)>,
+    previous: Option<Box<(RecordId, Fingerprint)>>,
 }
 
 impl Ids {
@@ -409,7 +420,7 @@ impl Ids {
         let previous = request.previous.as_ref();
         Self {
             current: request.identity.id,
-            previous: previous.map(|previous| (previous.id, previous.fingerprint)),
+            previous: previous.map(|previous| Box::new((previous.id, previous.fingerprint))),
         }
     }
 
@@ -428,7 +439,7 @@ impl Ids {
             )
             | Err(_) => return &self.current,
         };
-        match &self.previous {
+        match self.previous.as_deref() {
             Some((id, fingerprint)) if *fingerprint == record.fingerprint => id,
             Some(_) | None => &self.current,
         }

@@ -1,10 +1,12 @@
 //! The work itself: the inner service, and what its response means for the key.
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as HttpBody;
-use onlyonce_core::{TombstoneReason, UnknownReason, Upstream};
+use onlyonce_core::{Key, RecordId, TombstoneReason, UnknownReason, Upstream};
 use onlyonce_engine::{Finished, Outcome, Runtime};
 use onlyonce_store::Store;
 use tower_service::Service;
@@ -15,28 +17,32 @@ use crate::stored::tombstone;
 use crate::{Body, BoxError, Execution, Problem, Route, Settle};
 
 /// What the work gives its caller.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "moved once; a box would cost every answer a heap trip"
-)]
 pub(crate) enum Answer<B> {
     /// The inner service's response.
-    Response(Response<Body<B>>),
+    Response(Box<Response<Body<B>>>),
     /// There is none to show: nobody knows what happened. 502 or 504.
     Lost(StatusCode, &'static str),
     /// The inner service refused, in the way of the layer.
     Refused(Box<Problem>),
 }
 
-impl<S: Store, R: Runtime> Guard<S, R> {
+/// What is to be done once. Boxed by whoever makes it, because the engine hands it on and on.
+pub(crate) struct Work<S, R, I> {
+    pub(crate) guard: Arc<Guard<S, R>>,
+    pub(crate) inner: I,
+    pub(crate) route: Arc<Route>,
+    pub(crate) parts: Parts,
+    pub(crate) key: Key,
+    pub(crate) content: Content,
+    /// Told which record it is about when it begins.
+    pub(crate) began: Arc<OnceLock<RecordId>>,
+}
+
+impl<S: Store, R: Runtime, I> Work<S, R, I> {
     /// Calls the inner service and settles what its response means.
-    pub(crate) async fn execute<I, B, RB>(
-        &self,
-        mut inner: I,
-        route: &Route,
-        mut parts: Parts,
-        execution: Execution,
-        content: Content,
+    pub(crate) async fn execute<B, RB>(
+        self: Box<Self>,
+        execution: onlyonce_engine::Execution,
     ) -> Finished<Answer<RB>>
     where
         I: Service<Request<Body<B>>, Response = Response<RB>>,
@@ -44,7 +50,18 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB: HttpBody<Data = Bytes> + Unpin,
         RB::Error: Into<BoxError>,
     {
+        let Self {
+            guard,
+            mut inner,
+            route,
+            mut parts,
+            key,
+            content,
+            began,
+        } = *self;
+        let _ = began.set(*execution.id());
         let (method, attempt) = (parts.method.clone(), execution.attempt());
+        let execution = Execution::new(key, execution);
         if let Some(forward) = &route.forward_key {
             forward.put(&execution, &mut parts.headers);
         }
@@ -55,16 +72,19 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             room: _room,
         } = content;
         let body = Body::whole(data, trailers);
-        let Ok(response) = inner.call(Request::from_parts(parts, body)).await else {
+        let calling = inner.call(Request::from_parts(parts, body));
+        let Ok(response) = calling.await else {
             return lost(
                 UnknownReason::NoCompleteAnswer,
                 StatusCode::BAD_GATEWAY,
                 "the service failed while it was at work",
             );
         };
-        self.settle(route, &method, attempt, response).await
+        guard.settle(&route, &method, attempt, response).await
     }
+}
 
+impl<S: Store, R: Runtime> Guard<S, R> {
     /// The word of the inner service about the key, taken out of its response: from an extension,
     /// else from the outcome header. A client never sees either.
     pub(crate) fn said<RB>(&self, response: &mut Response<RB>) -> Option<Settle> {
@@ -168,7 +188,7 @@ where
     };
     Finished {
         outcome,
-        value: Answer::Response(response),
+        value: Answer::Response(Box::new(response)),
     }
 }
 
@@ -193,7 +213,7 @@ fn passed<B>(
 ) -> Finished<Answer<B>> {
     let value = match refused {
         Some(problem) => Answer::Refused(problem),
-        None => Answer::Response(response.map(Body::streaming)),
+        None => Answer::Response(Box::new(response.map(Body::streaming))),
     };
     Finished { outcome, value }
 }

@@ -23,7 +23,7 @@ async fn row(store: &MemoryStore) -> (RecordId, Record) {
     let page = store.list(&Filter::default(), None, 10).await.unwrap();
     let rows = page.entries.into_iter();
     let mut keys = rows
-        .map(|entry| (entry.id, entry.row.unwrap().record))
+        .map(|entry| (entry.id, *entry.row.unwrap().record))
         .filter(|(_, record)| !record.route.is_reserved());
     keys.next().unwrap()
 }

@@ -236,7 +236,7 @@ impl Probe {
         let question = self.question(&known).await?;
         let answer = self
             .upstream
-            .send(question)
+            .send(Box::new(question))
             .await
             .map_err(|failure| unanswered(&failure))?;
         let (head, body) = self.whole(answer).await?;

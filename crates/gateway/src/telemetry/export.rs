@@ -173,7 +173,7 @@ impl Exporter {
         headers.insert(header::HOST, self.host.clone());
         let json = HeaderValue::from_static("application/json");
         headers.insert(header::CONTENT_TYPE, json);
-        let answer = self.collector.send(request).await;
+        let answer = self.collector.send(Box::new(request)).await;
         let answer = answer.map_err(|failure| failure.to_string())?;
         let status = answer.status();
         let read = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();

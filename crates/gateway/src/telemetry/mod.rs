@@ -45,6 +45,7 @@ use json::Span;
 use request::Trace;
 
 pub(crate) use parts::{SpanObserver, Traced};
+pub(crate) use request::TracedRequest;
 
 /// How many spans may wait to be sent.
 const QUEUE_SPANS_MAX: usize = 8192;

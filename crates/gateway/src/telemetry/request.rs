@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::Either;
 use http::{Method, Request, Response};
 use onlyonce_admin::stats::decision_name;
 use onlyonce_core::{Decision, RouteName};
@@ -53,22 +54,19 @@ struct Open {
     link: Option<Context>,
 }
 
+/// A request in its trace, and its span if it has one.
+pub(crate) struct TracedRequest {
+    trace: Arc<Trace>,
+    open: Option<Open>,
+}
+
 impl Telemetry {
-    /// Serves a request in its trace.
-    pub(crate) async fn serve<B, RB, Fut>(
-        &self,
-        mut request: Request<B>,
-        serve: impl FnOnce(Request<B>) -> Fut,
-    ) -> Result<Response<RB>, Infallible>
-    where
-        Fut: Future<Output = Result<Response<RB>, Infallible>>,
-    {
-        let Some(tracer) = &self.0 else {
-            return serve(request).await;
-        };
-        let trace = Arc::new(tracer.begin(&mut request));
+    /// Takes a request into its trace.
+    pub(crate) fn begin<B>(&self, request: &mut Request<B>) -> Option<TracedRequest> {
+        let tracer = self.0.as_ref()?;
+        let trace = Arc::new(tracer.begin(request));
         request.extensions_mut().insert(Arc::clone(&trace));
-        let mut open = trace.sampled.then(|| Open {
+        let open = trace.sampled.then(|| Open {
             started_ns: tracer.clock.now_ns(),
             tracer: Arc::clone(tracer),
             trace: Arc::clone(&trace),
@@ -77,19 +75,41 @@ impl Telemetry {
             status: None,
             link: None,
         });
-        let mut response = CURRENT.scope(trace, serve(request)).await?;
-        let original = response.extensions_mut().remove::<ExecutionTrace>();
-        if let Some(open) = &mut open {
-            open.status = Some(response.status().as_u16());
-            // An execution's own answer comes with its trace, too.
-            let is_replay = open
-                .trace
-                .told()
-                .is_some_and(|(_, told)| told == Decision::Replay);
-            let original = original.filter(|_| is_replay);
-            open.link = original.and_then(|original| Context::read(&original.0));
-        }
-        Ok(response)
+        Some(TracedRequest { trace, open })
+    }
+}
+
+impl TracedRequest {
+    /// The answer to a request, in its trace.
+    pub(crate) fn answer<B, F>(
+        traced: Option<Self>,
+        answering: F,
+    ) -> impl Future<Output = Result<Response<B>, Infallible>> + use<B, F>
+    where
+        F: Future<Output = Result<Response<B>, Infallible>>,
+    {
+        let Some(Self { trace, mut open }) = traced else {
+            return Either::Left(answering);
+        };
+        Either::Right(CURRENT.scope(trace, async move {
+            let mut response = answering.await?;
+            let original = response.extensions_mut().remove::<ExecutionTrace>();
+            if let Some(open) = &mut open {
+                open.answered(response.status().as_u16(), original);
+            }
+            Ok(response)
+        }))
+    }
+}
+
+impl Open {
+    fn answered(&mut self, status: u16, original: Option<ExecutionTrace>) {
+        self.status = Some(status);
+        // An execution's own answer comes with its trace, too.
+        let told = self.trace.told();
+        let is_replay = told.is_some_and(|(_, told)| told == Decision::Replay);
+        let original = original.filter(|_| is_replay);
+        self.link = original.and_then(|original| Context::read(&original.0));
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -35,6 +36,10 @@ const LOOKS_PER_TIMEOUT: u32 = 16;
 
 /// A request body on its way to the upstream.
 pub(crate) type RequestBody = onlyonce_http::Body<Timed<Incoming>>;
+
+/// A request of which nothing was sent, and which is whole. Boxed, as all of them are here: a
+/// request goes through many futures, and would be in each.
+type Unsent = Option<Box<Request<RequestBody>>>;
 
 /// The sending half of a connection.
 pub(crate) enum Sender {
@@ -57,13 +62,15 @@ impl Sender {
         }
     }
 
-    async fn send(
+    /// Sends a request. It is handed over here, so that the future does not carry it.
+    fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<>
+    {
         match self {
-            Self::Http1(sender) => sender.try_send_request(request).await,
-            Self::Http2(sender) => sender.try_send_request(request).await,
+            Self::Http1(sender) => Either::Left(sender.try_send_request(request)),
+            Self::Http2(sender) => Either::Right(sender.try_send_request(request)),
         }
     }
 }
@@ -138,9 +145,8 @@ impl Upstream {
     /// Sends a request once and gives the answer's head.
     pub(crate) async fn send(
         &self,
-        request: Request<RequestBody>,
+        mut request: Box<Request<RequestBody>>,
     ) -> Result<Response<AnswerBody>, Failure> {
-        let mut request = request;
         let mut unreached = Failure::NeverSent("no upstream address is configured".into());
         for address in self.candidates() {
             match self.send_to(address, request).await {
@@ -186,8 +192,8 @@ impl Upstream {
     async fn send_to(
         &self,
         address: &Address,
-        mut request: Request<RequestBody>,
-    ) -> Result<Response<AnswerBody>, (Failure, Option<Request<RequestBody>>)> {
+        mut request: Box<Request<RequestBody>>,
+    ) -> Result<Response<AnswerBody>, (Failure, Unsent)> {
         let Some(pool) = address.pool() else {
             let none = Failure::NeverSent("there is no pool of connections".into());
             return Err((none, Some(request)));
@@ -213,8 +219,8 @@ impl Upstream {
     async fn send_on(
         &self,
         mut lease: Lease,
-        request: Request<RequestBody>,
-    ) -> Result<Response<AnswerBody>, (Failure, Option<Request<RequestBody>>)> {
+        request: Box<Request<RequestBody>>,
+    ) -> Result<Response<AnswerBody>, (Failure, Unsent)> {
         let before = lease.written.bytes();
         let shared = matches!(lease.sender, Sender::Http2(_));
         let ends_in_head = request.body().is_end_stream();
@@ -222,7 +228,7 @@ impl Upstream {
         let body_bytes = request.body().size_hint().exact();
         let uploads = !request.body().is_whole() && !ends_in_head;
         let written = uploads.then(|| lease.written.clone());
-        let answer = self.in_time(lease.sender.send(request), written.as_ref());
+        let answer = self.in_time(lease.sender.send(*request), written.as_ref());
         match answer.await {
             Some(Ok(response)) => {
                 let unsent = lease.written.bytes() - before < body_bytes.unwrap_or(0);
@@ -233,7 +239,7 @@ impl Upstream {
                 if let Some(unsent) = error.take_message() {
                     // The connection never took it.
                     let text = failure::describe(error.error());
-                    return Err((Failure::NeverSent(text), Some(unsent)));
+                    return Err((Failure::NeverSent(text), Some(Box::new(unsent))));
                 }
                 let wrote = lease.written.bytes() != before;
                 let sent = if shared {
