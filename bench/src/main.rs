@@ -62,6 +62,11 @@ fn main() {
         Some(&*arguments.get(at + 1)?.clone().leak())
     };
     let port = |name: &str| u16::try_from(option(name, 0)).unwrap();
+    let asks_for_help = |argument: &String| matches!(argument.as_str(), "--help" | "-h");
+    if arguments.iter().any(asks_for_help) {
+        println!("{USAGE}");
+        return;
+    }
     match arguments.first().map(String::as_str) {
         Some("store") => store::run(option("--rounds", 3), option("--seconds", 2)),
         Some("stores") => stores::run(&stores::Options {
@@ -84,7 +89,6 @@ fn main() {
         Some("serve-redis-peer") => {
             gateway::handlers::with_redis(port("--port"), port("--redis"));
         }
-        Some("--help" | "-h") => println!("{USAGE}"),
         _ => {
             eprintln!("{USAGE}");
             std::process::exit(2);
