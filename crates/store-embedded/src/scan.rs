@@ -37,8 +37,10 @@ pub(crate) fn frames(
                 number += 1;
             }
             (header, payload) => {
-                let is_last =
-                    end_frame.is_none() && !has_frame_after(written(rest), number, segment.salt);
+                // With the header of a frame that may end in zeros.
+                let after = written(rest).len() + FRAME_HEADER_BYTES;
+                let after = rest.get(..after).unwrap_or(rest);
+                let is_last = end_frame.is_none() && !has_frame_after(after, number, segment.salt);
                 if is_last && is_torn(rest, at, header.is_some(), payload) {
                     tracing::warn!(
                         segment = segment.number,
@@ -141,4 +143,110 @@ fn whole_records(payload: &[u8]) -> (Vec<Range<usize>>, usize) {
         }
     }
     (whole, FRAME_HEADER_BYTES + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use onlyonce_conformance::suite::samples::{at, completed, executing, id};
+    use onlyonce_core::Record;
+    use onlyonce_store::Version;
+
+    use super::*;
+    use crate::frame::FrameBuilder;
+    use crate::record::NewRecord;
+
+    const SEGMENT: SegmentHeader = SegmentHeader {
+        salt: 0x1234_5678,
+        number: 1,
+        first_frame: 1,
+        next_version: 1,
+        time: onlyonce_core::Timestamp::from_millis(0),
+    };
+
+    /// A frame with these records; `None` is a removal.
+    fn frame(number: u64, records: &[Option<Record>]) -> Vec<u8> {
+        let mut frame = FrameBuilder::new(Vec::new());
+        for (record, number) in records.iter().zip(1..) {
+            let id = id(number);
+            let new = match record {
+                Some(record) => NewRecord::encode(&id, record, u64::MAX).unwrap(),
+                None => NewRecord::removal(&id),
+            };
+            new.write(Version(number), &mut frame);
+        }
+        frame.finish(number, at(5), SEGMENT.salt)
+    }
+
+    /// A log of two frames with zeros behind them, and where the second one is. It begins at this
+    /// place of a sector.
+    fn log(place: usize, records: &[Option<Record>]) -> (Vec<u8>, Range<usize>) {
+        let before = |filler: usize| {
+            let mut log = SEGMENT.encode();
+            log.extend(frame(1, &[Some(completed(1, vec![1; filler]))]));
+            log
+        };
+        let missing = SECTOR_BYTES + place - before(SECTOR_BYTES).len() % SECTOR_BYTES;
+        let mut log = before(SECTOR_BYTES + missing);
+        let begin = log.len();
+        assert_eq!(begin % SECTOR_BYTES, place);
+        log.extend(frame(2, records));
+        let range = begin..log.len();
+        log.resize(log.len() + 3000, 0);
+        (log, range)
+    }
+
+    /// How many frames are read; none if the log is damaged.
+    fn count(log: &[u8]) -> Option<usize> {
+        frames(log, &SEGMENT, None).ok().map(|frames| frames.len())
+    }
+
+    fn mixtures() -> Vec<Vec<Option<Record>>> {
+        let answer = |body: Vec<u8>| Some(completed(1, body));
+        let claim = || Some(executing(1, at(9)));
+        vec![
+            vec![None],
+            vec![claim(), None, claim()],
+            vec![answer(vec![0; 1500]), claim()],
+            vec![claim(), answer(vec![7; 700]), answer(vec![0; 600]), None],
+        ]
+    }
+
+    /// Whatever sectors of a frame did not reach the disk, nobody was told of it: the log ends
+    /// before it. Also where records are removals and answers hold zeros.
+    #[test]
+    fn a_frame_without_some_of_its_sectors_is_torn() {
+        for records in mixtures() {
+            for place in 0..SECTOR_BYTES {
+                let (whole, frame) = log(place, &records);
+                assert_eq!(count(&whole), Some(2));
+                let first = frame.start / SECTOR_BYTES;
+                let sectors = (frame.end - 1) / SECTOR_BYTES - first + 1;
+                for missing in 1..1_u32 << sectors {
+                    let mut log = whole.clone();
+                    for sector in (0..sectors).filter(|sector| (missing >> sector) & 1 == 1) {
+                        let begin = (first + sector) * SECTOR_BYTES;
+                        log[begin.max(frame.start)..(begin + SECTOR_BYTES).min(frame.end)].fill(0);
+                    }
+                    let left = if log == whole { 2 } else { 1 };
+                    assert_eq!(count(&log), Some(left), "{place}: {missing:b} of {sectors}");
+                }
+            }
+        }
+    }
+
+    /// A frame of which nothing is missing may have been acknowledged: to drop it would be to
+    /// forget a claim.
+    #[test]
+    fn a_frame_with_a_flipped_bit_is_damaged() {
+        let claim = || Some(executing(1, at(9)));
+        let records = [claim(), None, Some(completed(1, vec![7; 700])), claim()];
+        for place in [0, 100, 480, 490, 500, 511] {
+            let (whole, frame) = log(place, &records);
+            for bit in frame.start * 8..frame.end * 8 {
+                let mut log = whole.clone();
+                log[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(count(&log), None, "{place}: bit {bit}");
+            }
+        }
+    }
 }

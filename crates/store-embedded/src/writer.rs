@@ -77,7 +77,7 @@ pub(crate) struct Writer {
     pub(crate) cleaner: CleanerHandle,
     pub(crate) active: Arc<Segment>,
     pub(crate) active_bytes: u64,
-    /// Up to where the active segment is filled with zeros, at least.
+    /// Up to where the active segment was to be filled with zeros.
     pub(crate) zeros_until: u64,
     pub(crate) active_entries: Vec<Entry>,
     pub(crate) next_frame: u64,
@@ -242,16 +242,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Fills the segment with zeros beyond `end`, if there are none. On a disk without room for
-    /// them it goes without.
+    /// Fills the segment with zeros beyond `end`, if there are none. A disk without room for them
+    /// goes without, and is not asked again before the log has come as far.
     fn keep_ahead(&mut self, end: u64) {
         if end <= self.zeros_until {
             return;
         }
         let until = (end + ZEROS_BYTES as u64).min(self.limits.segment_bytes_max);
         self.zeros_until = until.max(end);
-        if until > end && self.active.append_zeros(end..until).is_err() {
-            self.zeros_until = end;
+        if until > end {
+            let _ = self.active.append_zeros(end..until);
         }
     }
 
