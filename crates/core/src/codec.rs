@@ -71,7 +71,7 @@ pub fn encode(id: &RecordId, record: &Record) -> Result<Vec<u8>, CodecError> {
     out.put_u64(record.updated_at.as_millis());
     out.put_u32(record.response_schema);
     out.put_slice(record.principal.as_bytes());
-    put_block(&mut out, record.route.as_str().as_bytes(), "route")?;
+    put_block(&mut out, record.route.as_bytes(), "route")?;
     out.put_u8(u8::from(record.fields.is_truncated()));
     put_block(&mut out, record.fields.encoded(), "field digests")?;
     if version != WITHOUT_MEMO {

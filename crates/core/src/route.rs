@@ -5,7 +5,7 @@ use core::fmt;
 use bytes::Bytes;
 
 /// A route's name: UTF-8, at most [`RouteName::BYTES_MAX`] bytes. Cloning copies no bytes.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RouteName(Bytes);
 
 impl RouteName {
@@ -35,10 +35,16 @@ impl RouteName {
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
+    /// The bytes of the name, for whoever only compares or keeps it.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Whether rows of this name are no client's keys.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
-        self.as_str().starts_with(Self::RESERVED)
+        self.0.starts_with(Self::RESERVED.as_bytes())
     }
 }
 

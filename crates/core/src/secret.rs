@@ -58,6 +58,8 @@ impl Purpose {
 pub struct Secret {
     bytes: [u8; 32],
     mac: Hmac<Sha256>,
+    /// The keys of fields' digests, which every request needs.
+    fields: [u8; 32],
 }
 
 impl Secret {
@@ -66,7 +68,18 @@ impl Secret {
     pub fn new(bytes: [u8; 32]) -> Self {
         // 32 bytes fit an HMAC-SHA-256 block, so the key is used as it is, never hashed first.
         let mac = <Hmac<Sha256> as KeyInit>::new(&block(&bytes).into());
-        Self { bytes, mac }
+        let mut secret = Self {
+            bytes,
+            mac,
+            fields: [0; 32],
+        };
+        secret.fields = secret.hash(Purpose::Field).finish();
+        secret
+    }
+
+    /// The keys of the digests of single fields.
+    pub(crate) const fn fields(&self) -> &[u8; 32] {
+        &self.fields
     }
 
     /// The raw bytes, for the store that keeps them.

@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Policies {
     default: Arc<Policy>,
-    by_route: BTreeMap<Box<str>, Arc<Policy>>,
+    by_route: BTreeMap<RouteName, Arc<Policy>>,
 }
 
 impl Policies {
@@ -46,15 +46,14 @@ impl Policies {
     /// A route with a policy of its own.
     #[must_use]
     pub fn route(mut self, route: &RouteName, policy: Policy) -> Self {
-        self.by_route
-            .insert(route.as_str().into(), Arc::new(policy));
+        self.by_route.insert(route.clone(), Arc::new(policy));
         self
     }
 
     /// The policy of a route. A row of a route that is no longer configured gets the default.
     #[must_use]
     pub fn of(&self, route: &RouteName) -> &Arc<Policy> {
-        self.by_route.get(route.as_str()).unwrap_or(&self.default)
+        self.by_route.get(route).unwrap_or(&self.default)
     }
 
     /// How long a settled key is kept at most.

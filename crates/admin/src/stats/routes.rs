@@ -96,9 +96,13 @@ impl RouteTable {
 
     /// The counts of a route, new ones if it is not known yet.
     pub(super) fn of(&self, name: &RouteName) -> &RouteStats {
-        let start = hash(name.as_str());
+        let start = hash(name.as_bytes());
         // A route of that very name is one with the rest: a series must not be there twice.
-        let places = if name.as_str() == OTHER { 0 } else { PLACES };
+        let places = if name.as_bytes() == OTHER.as_bytes() {
+            0
+        } else {
+            PLACES
+        };
         for step in 0..places {
             let Some(place) = self.places.get(start.wrapping_add(step) % PLACES) else {
                 break;
@@ -138,9 +142,9 @@ impl RouteTable {
 }
 
 /// FNV-1a: names are short, and come from the operator.
-fn hash(name: &str) -> usize {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+fn hash(name: &[u8]) -> usize {
+    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
     usize::try_from(hash >> 32 ^ hash & u64::from(u32::MAX)).unwrap_or_default()
 }

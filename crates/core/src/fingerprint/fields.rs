@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use crate::Secret;
 use crate::json::{Document, render};
-use crate::{Purpose, Secret};
 
 use super::FingerprintPolicy;
 use leaves::Leaves;
@@ -34,7 +34,7 @@ pub(super) struct FieldKeys {
 
 impl FieldKeys {
     pub(super) fn new(secret: &Secret) -> Self {
-        let (tags, values) = sip::keys(&secret.hash(Purpose::Field).finish());
+        let (tags, values) = sip::keys(secret.fields());
         Self { tags, values }
     }
 }
