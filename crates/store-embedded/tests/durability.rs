@@ -40,8 +40,10 @@ fn child() {
     runtime.block_on(async {
         let store = open_small(Path::new(&folder), 256 * 1024);
         report("open");
+        // Asked for before anything is written: a store that has stopped does not tell it.
+        let first = store.now().await.unwrap().as_millis() * 1000;
         let tasks: Vec<_> = (0..TASKS)
-            .map(|task| tokio::spawn(write_until_stopped(store.clone(), task)))
+            .map(|task| tokio::spawn(write_until_stopped(store.clone(), first + task)))
             .collect();
         for task in tasks {
             task.await.unwrap();
@@ -56,8 +58,7 @@ fn report(line: &str) {
     let _ = writeln!(out, "\n{line}").and_then(|()| out.flush());
 }
 
-async fn write_until_stopped(store: EmbeddedStore, task: u64) {
-    let first = store.now().await.unwrap().as_millis() * 1000 + task;
+async fn write_until_stopped(store: EmbeddedStore, first: u64) {
     let (mut number, mut acknowledged) = (first, None);
     loop {
         let key = id(number);
