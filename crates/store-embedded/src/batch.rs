@@ -2,13 +2,14 @@
 //!
 //! A swap is checked against the row as the earlier swaps of the same batch leave it.
 
-use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use bytes::Bytes;
 use onlyonce_core::RecordId;
 use onlyonce_store::{StoreError, Version};
 
 use crate::frame::FrameBuilder;
+use crate::ids::IdMap;
 use crate::reader;
 use crate::record::{NewRecord, RecordHeader, StoredRow};
 use crate::segment::Place;
@@ -34,7 +35,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) frame: FrameBuilder,
     pub(crate) written: Vec<Written>,
     /// What the batch leaves at an id: a record of the frame, or no row.
-    touched: HashMap<RecordId, Option<Written>>,
+    touched: IdMap<Option<Written>>,
 }
 
 impl<'a> Batch<'a> {
@@ -43,7 +44,7 @@ impl<'a> Batch<'a> {
             log,
             frame: FrameBuilder::new(buffer),
             written: Vec::with_capacity(swaps),
-            touched: HashMap::with_capacity(swaps),
+            touched: IdMap::with_capacity_and_hasher(swaps, BuildHasherDefault::default()),
         }
     }
 

@@ -4,20 +4,21 @@
 //! and only after the record it points to is durable, so a look-up never finds anything that
 //! could still be lost, and one look-up is one consistent answer.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use onlyonce_core::{RecordId, Timestamp};
 use onlyonce_store::Version;
 
+use crate::ids::IdMap;
 use crate::segment::Place;
 
 /// The first byte of an id chooses the shard: readers then rarely meet the writer, a shard grows
 /// in a moment, and a list in the order of ids reads one shard at a time.
 const SHARDS: usize = 256;
 
-type Shard = HashMap<RecordId, Place>;
+type Shard = IdMap<Place>;
 
 /// The place of every row.
 pub(crate) struct Index {

@@ -36,6 +36,7 @@ mod folder;
 mod frame;
 mod gather;
 mod hint;
+mod ids;
 mod index;
 mod list;
 mod options;
