@@ -20,9 +20,11 @@
 //! | `hint` | what a segment holds, so that a start need not read it |
 //! | `recovery`, `scan` | from files to memory, and what is refused on the way |
 //! | `index` | where every row is, and the unsettled rows by deadline |
+//! | `ids` | tables by id, which is a keyed hash already |
 //! | `batch` | many swaps, decided in order, become one frame |
-//! | `gather` | whether waiting a moment makes a batch worth more |
+//! | `gather` | whether letting others run first makes a batch worth more |
 //! | `writer` | the one thread that writes: one frame, one sync, then the answers |
+//! | `answer` | one wake-up for all callers of a thread |
 //! | `reader`, `list` | reads, which never wait for the writer |
 //! | `cleaner` | gives disk space back |
 //! | `store` | the handle |
