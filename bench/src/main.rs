@@ -34,7 +34,7 @@ Usage: onlyonce-bench store [--rounds N] [--seconds N]
        onlyonce-bench stores [--rounds N] [--seconds N] [--rows N]
        onlyonce-bench size  [--records N]
        onlyonce-bench rules
-       onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N] [--only NAME]
+       onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N] [--only NAMES]
                               [--peers FOLDER]
 
 store  claim+complete pairs and replay reads per second, durable, at 1, 64 and 256 callers,
@@ -48,7 +48,8 @@ gateway  requests per second, latency, processor time and memory of the gateway 
        haproxy, a bare handler and axum with Redis; then the cost of a request when many keys are
        stored (500,000; try --keys 5000000) and many connections are open. Needs the gateway's
        own release build: cargo build --release. With --peers also beside idempotent-proxy,
-       axum-idempotent and Restate, which scripts/bench-peers installs in FOLDER";
+       axum-idempotent and Restate, which scripts/bench-peers installs in FOLDER. --only measures
+       those whose names contain NAMES, or one of them: --only 'nginx, plain|new keys'";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

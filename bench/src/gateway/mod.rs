@@ -42,7 +42,8 @@ const REPLAYED_KEYS: u64 = 10_000;
 /// What was asked for on the command line.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
-    /// Of the first table, only contestants whose name contains this; then no second table.
+    /// Of the first table, only contestants whose name contains one of these, separated by `|`; then
+    /// no second table.
     pub(crate) only: Option<&'static str>,
     pub(crate) rounds: u64,
     pub(crate) seconds: u64,
@@ -89,7 +90,8 @@ pub(crate) fn run(options: Options) {
     let next = Rc::new(Cell::new(1 << 32));
     let stage = Stage::start(&path, options.peers);
     let mut contestants = stage.contestants(&next);
-    contestants.retain(|one| options.only.is_none_or(|only| one.name.contains(only)));
+    let wanted = |name: &str, only: &str| only.split('|').any(|part| name.contains(part));
+    contestants.retain(|one| options.only.is_none_or(|only| wanted(one.name, only)));
     for _ in 0..effort.rounds {
         for contestant in &mut contestants {
             contestant.round(|one| {
