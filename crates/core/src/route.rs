@@ -21,6 +21,13 @@ impl RouteName {
         Self::from_utf8(Bytes::copy_from_slice(name.as_bytes()))
     }
 
+    /// A name that is there for as long as the program. Cloning it costs nothing, where any other
+    /// counts its clones: of a name that every request carries, all threads would count them.
+    #[must_use]
+    pub fn from_static(name: &'static str) -> Option<Self> {
+        Self::from_utf8(Bytes::from_static(name.as_bytes()))
+    }
+
     /// A name in bytes that are shared, or `None` when it is too long or not UTF-8.
     #[must_use]
     pub fn from_utf8(bytes: Bytes) -> Option<Self> {

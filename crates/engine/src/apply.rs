@@ -51,6 +51,8 @@ pub(crate) enum Start {
     /// This row, or none, was there a moment ago. If that is no longer true the swap is lost and
     /// brings the row that is there, so a wrong guess costs nothing but the round trip.
     Seen(Option<Row>),
+    /// The same, and this was decided about it at that moment.
+    Decided(Option<Row>, Decision, Next),
     /// This row was there a moment ago, and without a row there is nothing to decide.
     Existing(Row),
 }
@@ -63,9 +65,14 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         start: Start,
     ) -> Result<Applied, EngineError> {
         let needs_row = matches!(start, Start::Existing(_));
+        let mut decided = None;
         let mut seen = match start {
             Start::Read => self.load(id).await?,
             Start::Seen(row) => row,
+            Start::Decided(row, decision, next) => {
+                decided = Some((decision, next));
+                row
+            }
             Start::Existing(row) => Some(row),
         };
         let started = self.runtime.elapsed();
@@ -77,7 +84,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             if needs_row && seen.is_none() {
                 break;
             }
-            let (decision, next) = self.decide(command, seen.as_ref());
+            let (decision, next) = decided
+                .take()
+                .unwrap_or_else(|| self.decide(command, seen.as_ref()));
             let next = match next {
                 Next::Keep => {
                     return Ok(Applied {

@@ -48,7 +48,12 @@ impl ClockEstimate {
     /// The store's time at local time `elapsed`.
     pub(crate) fn at(&self, elapsed: Duration) -> Timestamp {
         let now = millis(elapsed).saturating_add_signed(self.offset.load(Ordering::Relaxed));
-        Timestamp::from_millis(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
+        // Written once in a millisecond: all threads read it, and a write would take it from them.
+        let mut latest = self.latest.load(Ordering::Relaxed);
+        if latest < now {
+            latest = self.latest.fetch_max(now, Ordering::Relaxed);
+        }
+        Timestamp::from_millis(latest.max(now))
     }
 
     /// How long ago the last sample was taken.

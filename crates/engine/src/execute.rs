@@ -8,16 +8,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use onlyonce_core::{Command, Decision, Fence, RecordId, State, UnknownReason};
+use onlyonce_core::{Command, Decision, Fence, RecordId, Secret, State, Timestamp, UnknownReason};
 use onlyonce_store::{Row, Store};
 use tokio::sync::oneshot;
 
 use crate::apply::Start;
 use crate::engine::Inner;
-use crate::execution::Shared;
+use crate::execution::{Home, Shared};
 use crate::run::Granted;
 use crate::tasks::Slot;
 use crate::{EngineError, Event, Execution, Finished, Outcome, Reply, Runtime};
+
+impl<S: Store, R: Runtime> Home for Inner<S, R> {
+    fn now(&self) -> Timestamp {
+        Self::now(self)
+    }
+
+    fn secret(&self, previous: bool) -> &Secret {
+        let previous = self.previous_secret.as_ref().filter(|_| previous);
+        previous.unwrap_or(&self.secret)
+    }
+}
 
 /// How the work ended.
 enum End<T> {
@@ -95,10 +106,6 @@ impl<S: Store, R: Runtime> Inner<S, R> {
 
     fn execution(self: &Arc<Self>, granted: &Granted) -> Execution {
         let (id, record) = (granted.id, &granted.row.record);
-        // The secret that the id was made with.
-        let previous = self.previous_secret.as_ref();
-        let previous = previous.filter(|_| granted.is_previous);
-        let secret = previous.unwrap_or(&self.secret).clone();
         let lease_until = match record.state {
             State::Executing { lease_until, .. } => lease_until.as_millis(),
             // Never granted in another state; a lease of zero refuses to begin.
@@ -108,7 +115,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             | State::Completed { .. }
             | State::Expired { .. } => 0,
         };
-        let clock = Arc::clone(self);
+        let engine = Arc::clone(self);
         Execution {
             shared: Arc::new(Shared {
                 id,
@@ -116,10 +123,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 attempt: record.attempt,
                 created_at: record.created_at,
                 route: record.route.clone(),
-                secret,
+                is_previous: granted.is_previous,
                 lease_until: AtomicU64::new(lease_until),
                 lost: AtomicBool::new(false),
-                now: Box::new(move || clock.now()),
+                engine,
             }),
         }
     }

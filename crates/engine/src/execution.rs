@@ -85,10 +85,20 @@ pub(crate) struct Shared {
     pub(crate) attempt: u16,
     pub(crate) created_at: Timestamp,
     pub(crate) route: RouteName,
-    pub(crate) secret: Secret,
+    /// The id was made with the previous secret.
+    pub(crate) is_previous: bool,
     pub(crate) lease_until: AtomicU64,
     pub(crate) lost: AtomicBool,
-    pub(crate) now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    pub(crate) engine: Arc<dyn Home>,
+}
+
+/// What an execution asks its engine for, whatever store and runtime that has.
+pub(crate) trait Home: Send + Sync {
+    /// The store's time.
+    fn now(&self) -> Timestamp;
+
+    /// The secret that ids are made with, or the one before it.
+    fn secret(&self, previous: bool) -> &Secret;
 }
 
 impl Execution {
@@ -129,7 +139,8 @@ impl Execution {
     #[must_use]
     pub fn is_held(&self) -> bool {
         let lease_until = Timestamp::from_millis(self.shared.lease_until.load(Ordering::Acquire));
-        !self.shared.lost.load(Ordering::Acquire) && !lease_until.has_passed((self.shared.now)())
+        !self.shared.lost.load(Ordering::Acquire)
+            && !lease_until.has_passed(self.shared.engine.now())
     }
 
     /// A key for one downstream call of this operation: the same for every attempt, another for
@@ -137,7 +148,8 @@ impl Execution {
     #[must_use]
     pub fn child_key(&self, name: &str) -> String {
         let shared = &self.shared;
-        child_key(&shared.secret, &shared.id, shared.created_at, name)
+        let secret = shared.engine.secret(shared.is_previous);
+        child_key(secret, &shared.id, shared.created_at, name)
     }
 
     pub(crate) fn renewed_until(&self, lease_until: Timestamp) {

@@ -215,7 +215,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let reads_first = first == First::Read || self.store.profile().cheap_reads;
         if reads_first || slot.is_err() || *is_previous {
             let row = self.load(&id).await?;
-            if let (decision, Next::Keep) = self.decide(&command, row.as_ref()) {
+            let (decision, next) = self.decide(&command, row.as_ref());
+            if next == Next::Keep {
                 return Ok(Answer::Told(Applied { decision, row }));
             }
             start = match row {
@@ -223,7 +224,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 // elsewhere.
                 Some(row) if *is_previous && !self.is_forgotten(&row) => Start::Existing(row),
                 _ if *is_previous => return Err(EngineError::Contended { rounds: 0 }),
-                row => Start::Seen(row),
+                row => Start::Decided(row, decision, next),
             };
         }
         // Only now, so that replays are answered also at the limit and during shutdown.

@@ -107,7 +107,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     ) -> Result<Applied, EngineError> {
         let route = row.record.route.clone();
         let (worked, name) = (self.runtime.elapsed(), outcome.name());
-        let result = self.write(id, row, outcome).await;
+        let result = self.write(id, row, outcome, worked).await;
         self.waiting.wake(id);
         match &result {
             Ok(Applied { decision, .. }) => self.observer.observe(&Event::Settled {
@@ -141,13 +141,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         id: &RecordId,
         row: Row,
         outcome: &Outcome,
+        began: Duration,
     ) -> Result<Applied, EngineError> {
         let fence = row.record.fence;
         let mut command = self.command(id, fence, outcome)?;
-        let deadline = self
-            .runtime
-            .elapsed()
-            .saturating_add(self.config.settle_patience);
+        let deadline = began.saturating_add(self.config.settle_patience);
         let mut pause = RETRY_PAUSE_MIN;
         let mut start = Start::Seen(Some(row));
         loop {

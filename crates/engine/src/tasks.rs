@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::EngineError;
+use crate::{EngineError, Lanes};
 
 /// The executions of one engine.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub(crate) struct Tasks {
     is_aborted: AtomicBool,
     /// Told when nothing runs any more.
     idle: Notify,
-    /// Told when every execution is to give up.
-    aborted: Notify,
+    /// Told when every execution is to give up: each listens at the one of its thread.
+    aborted: Lanes<Notify>,
 }
 
 /// The right to run one execution; given back when dropped.
@@ -33,7 +33,7 @@ impl Tasks {
             is_draining: AtomicBool::new(false),
             is_aborted: AtomicBool::new(false),
             idle: Notify::new(),
-            aborted: Notify::new(),
+            aborted: Lanes::default(),
         }
     }
 
@@ -68,7 +68,7 @@ impl Tasks {
     /// Tells every execution to give up, and how many there were.
     pub(crate) fn abort(&self) -> usize {
         self.is_aborted.store(true, Ordering::SeqCst);
-        self.aborted.notify_waiters();
+        self.aborted.iter().for_each(Notify::notify_waiters);
         self.running.load(Ordering::SeqCst)
     }
 
@@ -79,7 +79,7 @@ impl Tasks {
 
     /// Waits until [`abort`](Self::abort) is called.
     pub(crate) async fn aborted(&self) {
-        until(&self.aborted, || self.is_aborted()).await;
+        until(self.aborted.mine(), || self.is_aborted()).await;
     }
 }
 

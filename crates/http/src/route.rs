@@ -187,7 +187,7 @@ impl Routes {
 impl Default for Routes {
     /// Every POST and PATCH.
     fn default() -> Self {
-        let name = RouteName::new("default").unwrap_or_default();
+        let name = RouteName::from_static("default").unwrap_or_default();
         let route = Route::new(name, [Method::POST, Method::PATCH], Pattern::any());
         Self::new(vec![route])
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::histogram::{Histogram, HistogramValue};
 use super::process;
-use super::routes::{Count, RouteStats};
+use super::routes::{Count, Counted, RouteStats};
 use super::{OPERATIONS, Stats};
 use crate::QueueCounts;
 
@@ -138,22 +138,22 @@ const OBSERVED: [(&str, Count); 3] = [
 ];
 
 /// The latencies of every route.
-type Latency = (&'static str, &'static str, fn(&RouteStats) -> &Histogram);
+type Latency = (&'static str, &'static str, fn(&Counted) -> &Histogram);
 const LATENCIES: [Latency; 3] = [
     (
         "api_idempotency_claim_seconds",
         "How long claims took, with the store's part and the waiting of retries that wait.",
-        |route| &route.claim,
+        |counted| &counted.claim,
     ),
     (
         "api_idempotency_complete_seconds",
         "How long it took to record an outcome.",
-        |route| &route.complete,
+        |counted| &counted.complete,
     ),
     (
         "api_idempotency_upstream_seconds",
         "How long executions took, from the claim to the end of the upstream's answer.",
-        |route| &route.upstream,
+        |counted| &counted.upstream,
     ),
 ];
 
@@ -183,7 +183,7 @@ impl Stats {
                 kind: Kind::Histogram,
                 samples: routes
                     .iter()
-                    .map(|route| self.sample(route, Value::Histogram(of(route).value())))
+                    .map(|route| self.sample(route, Value::Histogram(route.latency(*of))))
                     .collect(),
             }
         }));

@@ -59,14 +59,25 @@ impl Histogram {
         }
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
+}
 
-    pub(super) fn value(&self) -> HistogramValue {
-        let counts = self.counts.iter();
-        let sum = Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed));
-        HistogramValue {
-            counts: counts.map(|count| count.load(Ordering::Relaxed)).collect(),
-            sum: sum.as_secs_f64(),
+impl Default for HistogramValue {
+    fn default() -> Self {
+        Self {
+            counts: vec![0; BUCKETS],
+            sum: 0.0,
         }
+    }
+}
+
+impl HistogramValue {
+    /// Adds what another histogram has counted.
+    pub(super) fn add(&mut self, histogram: &Histogram) {
+        for (sum, count) in self.counts.iter_mut().zip(&histogram.counts) {
+            *sum += count.load(Ordering::Relaxed);
+        }
+        let ns = histogram.sum_ns.load(Ordering::Relaxed);
+        self.sum += Duration::from_nanos(ns).as_secs_f64();
     }
 }
 
@@ -88,7 +99,8 @@ mod tests {
         for micros in [0, 100, 101, 30_000_000, 30_000_001] {
             histogram.observe(Duration::from_micros(micros));
         }
-        let value = histogram.value();
+        let mut value = HistogramValue::default();
+        value.add(&histogram);
         assert_eq!(value.counts[0], 2);
         assert_eq!(value.counts[1], 1);
         assert_eq!(value.counts[16], 1);

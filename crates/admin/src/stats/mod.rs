@@ -226,7 +226,7 @@ impl Stats {
                 ..
             } => {
                 let route = self.routes.of(route);
-                route.claim.observe(*took);
+                route.latencies().claim.observe(*took);
                 claimed(route, *decision, *attempt, elapsed_ms);
             }
             Event::Settled {
@@ -236,8 +236,9 @@ impl Stats {
                 ..
             } => {
                 let route = self.routes.of(route);
-                route.upstream.observe(*worked);
-                route.complete.observe(*took);
+                let latencies = route.latencies();
+                latencies.upstream.observe(*worked);
+                latencies.complete.observe(*took);
             }
             Event::NotSettled { route, .. } => self.routes.of(route).count(Count::NotRecorded),
             Event::LeaseLost { id, route } => self.zombie(id, route),

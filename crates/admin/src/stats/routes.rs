@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use onlyonce_core::RouteName;
+use onlyonce_engine::Lanes;
 
-use super::histogram::Histogram;
+use super::histogram::{Histogram, HistogramValue};
 use super::series::Ring;
 
 /// How many routes are counted by name. Rows may name routes that are no longer configured; what
@@ -46,34 +47,52 @@ const COUNTS: usize = 17;
 #[derive(Debug)]
 pub(super) struct RouteStats {
     pub(super) name: RouteName,
+    counted: Lanes<Counted>,
+    pub(super) ring: Ring,
+}
+
+/// What the requests of one thread came to.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
     counts: [AtomicU64; COUNTS],
     pub(super) claim: Histogram,
     pub(super) complete: Histogram,
     pub(super) upstream: Histogram,
-    pub(super) ring: Ring,
 }
 
 impl RouteStats {
     fn new(name: RouteName) -> Self {
         Self {
             name,
-            counts: std::array::from_fn(|_| AtomicU64::new(0)),
-            claim: Histogram::default(),
-            complete: Histogram::default(),
-            upstream: Histogram::default(),
+            counted: Lanes::default(),
             ring: Ring::new(),
         }
     }
 
     pub(super) fn count(&self, what: Count) {
-        if let Some(count) = self.counts.get(what as usize) {
+        if let Some(count) = self.counted.mine().counts.get(what as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    /// Where the calling thread's latencies are counted.
+    pub(super) fn latencies(&self) -> &Counted {
+        self.counted.mine()
+    }
+
     pub(super) fn get(&self, what: Count) -> u64 {
-        let count = self.counts.get(what as usize);
-        count.map_or(0, |count| count.load(Ordering::Relaxed))
+        let counts = self
+            .counted
+            .iter()
+            .filter_map(|lane| lane.counts.get(what as usize));
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A latency, of all threads together.
+    pub(super) fn latency(&self, of: fn(&Counted) -> &Histogram) -> HistogramValue {
+        let mut all = HistogramValue::default();
+        self.counted.iter().for_each(|lane| all.add(of(lane)));
+        all
     }
 }
 
