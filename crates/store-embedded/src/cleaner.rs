@@ -81,7 +81,7 @@ impl Cleaner {
     pub(crate) fn run(self) {
         while let Ok(task) = self.tasks.recv() {
             if let Task::Sealed(sealed) = task {
-                self.write_hint(sealed);
+                self.write_hint(&sealed);
             }
             self.is_wanted.store(false, Ordering::Release);
             if let Err(reason) = self.clean() {
@@ -90,11 +90,10 @@ impl Cleaner {
         }
     }
 
-    fn write_hint(&self, mut sealed: Sealed) {
-        hint::keep_last(&mut sealed.entries);
+    fn write_hint(&self, sealed: &Sealed) {
         let number = sealed.segment.number;
         let folder = &self.shared.log_folder;
-        if let Err(error) = hint::write(folder, number, sealed.end_frame, &sealed.entries) {
+        if let Err(error) = hint::write(folder, number, sealed.end_frame, &sealed.entries.last()) {
             tracing::warn!(%error, "could not write a hint; the next start reads the log instead");
         }
     }

@@ -26,11 +26,61 @@ const ENTRY_BYTES: usize = 57;
 /// A record, and its offset in the segment.
 pub(crate) type Entry = (RecordHeader, u32);
 
-/// Keeps the last record of each id, the only ones that count, in the order of ids: so a start
-/// fills one shard of the index after the other, which is twice as fast as at random.
-pub(crate) fn keep_last(entries: &mut Vec<Entry>) {
-    entries.sort_by_key(|(header, offset)| (header.id, Reverse(*offset)));
-    entries.dedup_by_key(|(header, _)| header.id);
+/// So many entries are kept in one piece of memory: 36 KiB.
+const PIECE_ENTRIES: usize = 512;
+
+/// The records of a segment that grows, in pieces: one list for all of them would be moved to
+/// twice the room now and then, and the writer's callers would wait for that.
+#[derive(Default)]
+pub(crate) struct Entries(Vec<Vec<Entry>>);
+
+impl Entries {
+    pub(crate) fn push(&mut self, entry: Entry) {
+        match self
+            .0
+            .last_mut()
+            .filter(|piece| piece.len() < PIECE_ENTRIES)
+        {
+            Some(piece) => piece.push(entry),
+            None => {
+                let mut piece = Vec::with_capacity(PIECE_ENTRIES);
+                piece.push(entry);
+                self.0.push(piece);
+            }
+        }
+    }
+
+    /// See [`keep_last`].
+    pub(crate) fn last(&self) -> Vec<Entry> {
+        keep_last(self.0.iter().flatten())
+    }
+}
+
+impl From<Vec<Entry>> for Entries {
+    fn from(entries: Vec<Entry>) -> Self {
+        Self(vec![entries])
+    }
+}
+
+/// The last record of each id, the only ones that count, in the order of ids: so a start fills one
+/// shard of the index after the other, which is twice as fast as at random.
+pub(crate) fn keep_last<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Entry> {
+    // By the beginning of an id, which is as good as all of it but for the records of one id: a
+    // fifth of the time that comparing and moving whole entries takes, on a processor that others
+    // want.
+    let first = |(header, _): &Entry| {
+        let first = header.id.as_bytes().first_chunk().copied();
+        u64::from_be_bytes(first.unwrap_or_default())
+    };
+    let mut sorted: Vec<_> = entries.map(|entry| (first(entry), entry)).collect();
+    sorted.sort_unstable_by(|(first, entry), (other_first, other)| {
+        let key = |(header, offset): &Entry| (header.id, Reverse(*offset));
+        first
+            .cmp(other_first)
+            .then_with(|| key(entry).cmp(&key(other)))
+    });
+    sorted.dedup_by_key(|(_, (header, _))| header.id);
+    sorted.into_iter().map(|(_, entry)| *entry).collect()
 }
 
 pub(crate) fn path(folder: &Path, number: u32) -> PathBuf {
@@ -148,8 +198,52 @@ mod tests {
     /// An earlier record of the same id would bring a completed key back to executing.
     #[test]
     fn of_each_id_the_last_record_counts() {
-        let mut entries = vec![entry(2, 1, 44), entry(1, 2, 120), entry(2, 3, 200)];
-        keep_last(&mut entries);
-        assert_eq!(entries, [entry(1, 2, 120), entry(2, 3, 200)]);
+        let entries = [entry(2, 1, 44), entry(1, 2, 120), entry(2, 3, 200)];
+        let last = [entry(1, 2, 120), entry(2, 3, 200)];
+        assert_eq!(keep_last(entries.iter()), last);
+        let mut pieces = Entries::from(entries[..1].to_vec());
+        entries[1..].iter().for_each(|entry| pieces.push(*entry));
+        assert_eq!(pieces.last(), last);
+    }
+
+    /// Ids that begin alike are still different ids.
+    #[test]
+    fn ids_with_the_same_beginning_are_kept_apart() {
+        let alike = |last: u8, version, offset| {
+            let (mut header, offset) = entry(7, version, offset);
+            let mut id = [7; 32];
+            id[31] = last;
+            header.id = RecordId::from_bytes(id);
+            (header, offset)
+        };
+        let entries = [
+            alike(2, 1, 44),
+            alike(1, 2, 120),
+            alike(2, 3, 200),
+            alike(1, 4, 280),
+        ];
+        assert_eq!(
+            keep_last(entries.iter()),
+            [alike(1, 4, 280), alike(2, 3, 200)]
+        );
+    }
+
+    /// However many pieces there are.
+    #[test]
+    fn no_entry_is_lost_between_two_pieces() {
+        let mut pieces = Entries::default();
+        for number in 0..PIECE_ENTRIES as u64 * 3 {
+            let (mut header, offset) = entry(0, number, 44);
+            let mut id = [0; 32];
+            id[..8].copy_from_slice(&number.to_be_bytes());
+            header.id = RecordId::from_bytes(id);
+            pieces.push((header, offset));
+        }
+        let versions: Vec<_> = pieces
+            .last()
+            .iter()
+            .map(|(header, _)| header.version.0)
+            .collect();
+        assert_eq!(versions, (0..PIECE_ENTRIES as u64 * 3).collect::<Vec<_>>());
     }
 }

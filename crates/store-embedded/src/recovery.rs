@@ -23,7 +23,7 @@ use crate::folder::Folder;
 use crate::frame::{
     FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader, new_salt, resalted,
 };
-use crate::hint::{self, Entry};
+use crate::hint::{self, Entries, Entry};
 use crate::record::records;
 use crate::scan;
 use crate::segment::{self, Segment, log_number, log_path};
@@ -38,7 +38,7 @@ pub(crate) struct Recovered {
     pub(crate) log: Log,
     pub(crate) active: Arc<Segment>,
     pub(crate) active_bytes: u64,
-    pub(crate) active_entries: Vec<Entry>,
+    pub(crate) active_entries: Entries,
     /// Segments that have no hint yet.
     pub(crate) unhinted: Vec<Sealed>,
     pub(crate) next_frame: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Recovered {
 /// A segment that is not written to any more.
 pub(crate) struct Sealed {
     pub(crate) segment: Arc<Segment>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Entries,
     pub(crate) end_frame: u64,
 }
 
@@ -175,7 +175,7 @@ impl Recovery<'_> {
         segment.sort_deadlines();
         self.unhinted.push(Sealed {
             segment,
-            entries,
+            entries: entries.into(),
             end_frame,
         });
         Ok(())
@@ -212,7 +212,7 @@ impl Recovery<'_> {
             segment.sort_deadlines();
             self.unhinted.push(Sealed {
                 segment,
-                entries,
+                entries: entries.into(),
                 end_frame: frame.number,
             });
         }
@@ -248,7 +248,7 @@ impl Recovery<'_> {
             log: self.log,
             active,
             active_bytes: SEGMENT_HEADER_BYTES as u64,
-            active_entries: Vec::new(),
+            active_entries: Entries::default(),
             // There is no room for hints.
             unhinted: Vec::new(),
             next_frame,
@@ -293,7 +293,7 @@ impl Recovery<'_> {
             log: self.log,
             active,
             active_bytes: (SEGMENT_HEADER_BYTES + frames.len()) as u64,
-            active_entries: entries,
+            active_entries: entries.into(),
             unhinted: self.unhinted,
             next_frame,
             next_version: self.next_version + VERSIONS_SKIPPED,
@@ -339,8 +339,7 @@ impl Recovery<'_> {
                 entries.push((header, offset.map_err(|_| nonsense())?));
             }
         }
-        hint::keep_last(&mut entries);
-        Ok(entries)
+        Ok(hint::keep_last(entries.iter()))
     }
 }
 

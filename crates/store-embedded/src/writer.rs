@@ -25,7 +25,7 @@ use crate::cleaner::CleanerHandle;
 use crate::folder;
 use crate::frame::{FrameBuilder, SEGMENT_HEADER_BYTES, SegmentHeader, new_salt};
 use crate::gather::gather;
-use crate::hint::Entry;
+use crate::hint::Entries;
 use crate::reader;
 use crate::record::{NewRecord, RECORD_HEADER_BYTES, RecordHeader};
 use crate::recovery::Sealed;
@@ -79,7 +79,7 @@ pub(crate) struct Writer {
     pub(crate) active_bytes: u64,
     /// Up to where the active segment was to be filled with zeros.
     pub(crate) zeros_until: u64,
-    pub(crate) active_entries: Vec<Entry>,
+    pub(crate) active_entries: Entries,
     pub(crate) next_frame: u64,
     /// Whether anything was written before the store was opened.
     pub(crate) had_frames: bool,
