@@ -79,6 +79,12 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             };
             self.config.observations.observe(&observation);
         };
+        // Held until the request was passed on, as its body is.
+        let Ok(_room) = self.room_for(&body, route.body_bytes_max) else {
+            refuse(Code::Overloaded);
+            let request = Request::from_parts(parts, Body::streaming(body));
+            return Ok(inner.call(request).await?.map(Body::streaming));
+        };
         let (body, data) = match self.read(body, route.body_bytes_max).await {
             Ok(Collected::Whole(data, trailers)) => {
                 (Body::whole(data.clone(), trailers), Some(data))

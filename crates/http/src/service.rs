@@ -10,6 +10,7 @@
 //! How a refusal looks is the route's dialect (`dialect/`). Every refusal happens before anything is written; nothing is executed without a durable claim.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -259,7 +260,11 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     }
 
     /// Room for a body, before any of it is read: as much as it says, or as it may be.
-    fn room_for<B: HttpBody>(&self, body: &B, max: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    pub(crate) fn room_for<B: HttpBody>(
+        &self,
+        body: &B,
+        max: usize,
+    ) -> Result<OwnedSemaphorePermit, Problem> {
         let said = body
             .size_hint()
             .upper()
@@ -372,9 +377,9 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes()));
         let lines: Vec<_> = lines.collect();
-        let content_type = content_type(parts);
+        let (content_type, method) = (content_type(parts), method(parts));
         let payload = Payload {
-            method: parts.method.as_str(),
+            method: method.as_deref().unwrap_or(parts.method.as_str()),
             path: parts.uri.path(),
             query: parts.uri.query(),
             headers: &lines,
@@ -481,12 +486,35 @@ fn content_type(parts: &Parts) -> Option<Cow<'_, [u8]>> {
     Some(joined)
 }
 
+/// Headers by which some APIs take a POST for another method.
+const OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+];
+
+/// The method with what overrides it, if anything does: the answer to a PATCH is none to a DELETE.
+fn method(parts: &Parts) -> Option<String> {
+    let overrides = |(name, _): &(&HeaderName, _)| OVERRIDES.contains(name);
+    let mut method = None;
+    for (name, value) in parts.headers.iter().filter(overrides) {
+        // Escaped, so that no two values are written alike.
+        let value = value.as_bytes().escape_ascii();
+        let method = method.get_or_insert_with(|| parts.method.to_string());
+        // Writing to a string cannot fail.
+        let _ = write!(method, " {name}={value}");
+    }
+    method
+}
+
 /// What is needed of a request to answer it, and to explain why it does not match.
 pub(crate) struct Asked {
     /// Only where answers name it.
     pub(crate) key: Option<Key>,
     compare: Compare,
     method: Method,
+    /// See [`method`].
+    overridden: Option<String>,
     uri: Uri,
     headers: HeaderMap,
     content_type: Option<Vec<u8>>,
@@ -507,6 +535,7 @@ impl Asked {
             key: route.dialect.names_key.then(|| key.clone()),
             compare: route.compare,
             method: parts.method.clone(),
+            overridden: method(parts),
             uri: parts.uri.clone(),
             headers,
             content_type: content_type(parts).map(Cow::into_owned),
@@ -521,8 +550,9 @@ impl Asked {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes()));
         let lines: Vec<_> = lines.collect();
+        let method = self.overridden.as_deref();
         let payload = Payload {
-            method: self.method.as_str(),
+            method: method.unwrap_or(self.method.as_str()),
             path: self.uri.path(),
             query: self.uri.query(),
             headers: &lines,

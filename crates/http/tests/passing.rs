@@ -167,6 +167,22 @@ async fn observing_passes_everything_and_says_what_enforcing_would_do() {
     }
 }
 
+/// Traffic that is only watched must not take all memory, and is not held up for want of it.
+#[tokio::test]
+async fn observing_keeps_no_body_beyond_the_room_for_bodies() {
+    let runs = Runs::default();
+    let (config, reports) = reported(Config {
+        bodies_bytes_max: 4 * 1024,
+        ..config(|route| route.mode = Mode::Observe)
+    });
+    let router = guard(runs.created(), config).await;
+    let large = ask(&router, post_body("k", "x".repeat(5 * 1024))).await;
+    large.assert_is(201, "run 1");
+    assert_eq!(reports.next().await, "would refuse: idempotency_overloaded");
+    ask(&router, post("k")).await.assert_is(201, "run 2");
+    assert_eq!(reports.next().await, "would execute");
+}
+
 /// The store is not in the way of traffic that is only watched.
 #[tokio::test]
 async fn observing_survives_a_failing_store() {

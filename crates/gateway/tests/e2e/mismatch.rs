@@ -53,6 +53,16 @@ async fn what_differs_outside_of_json_is_named() {
             json!(["if-match"]),
         ),
         (
+            json("9").header("x-http-method-override", "PATCH"),
+            json("9").header("x-http-method-override", "secret"),
+            json!(["method"]),
+        ),
+        (
+            json("10"),
+            json("10").header("x-method-override", "DELETE"),
+            json!(["method"]),
+        ),
+        (
             json("4").header("x-mode", "secret").header("if-match", "a"),
             json("4").header("if-match", "secret"),
             json!(["if-match", "x-mode"]),
