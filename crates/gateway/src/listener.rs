@@ -1,7 +1,7 @@
 //! Accepting connections: limits, TLS, HTTP/1.1 and HTTP/2, and ending gracefully.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,12 +13,11 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use onlyonce_http::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::forward::Peer;
@@ -115,7 +114,8 @@ impl Listener {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let open = GracefulShutdown::new();
+        // Nothing is ever sent: the last connection ends it.
+        let (open, mut all_ended) = mpsc::channel::<Infallible>(1);
         let (mut homes, here) = (self.homes.iter().cycle(), Handle::current());
         loop {
             let accepted = tokio::select! {
@@ -127,13 +127,13 @@ impl Listener {
                 continue;
             };
             let (limits, tls, service) = (self.limits, self.tls.clone(), service.clone());
-            let watcher = open.watcher();
+            let (stopping, open) = (stop.clone(), open.clone());
             // From one runtime to another one, whose task it is to wait for its bytes.
             let Ok(stream) = stream.into_std() else {
                 continue;
             };
             homes.next().unwrap_or(&here).spawn(async move {
-                let _place = place;
+                let _held = (place, open);
                 let Ok(stream) = TcpStream::from_std(stream) else {
                     return;
                 };
@@ -141,19 +141,19 @@ impl Listener {
                     return;
                 };
                 match tls {
-                    None => converse(stream, peer, None, limits, service, watcher).await,
+                    None => converse(stream, peer, None, limits, service, stopping).await,
                     Some(tls) => {
                         let Some((stream, certificate)) = handshake(stream, &tls).await else {
                             return;
                         };
-                        converse(stream, peer, certificate, limits, service, watcher).await;
+                        converse(stream, peer, certificate, limits, service, stopping).await;
                     }
                 }
             });
         }
-        drop(self.socket);
+        drop((self.socket, open));
         // Connections that do not end by then end with the process.
-        let _ = tokio::time::timeout(grace, open.shutdown()).await;
+        let _ = tokio::time::timeout(grace, all_ended.recv()).await;
     }
 
     async fn accept(
@@ -189,7 +189,7 @@ async fn converse<I, F, Fut, B>(
     certificate: Option<ClientCertificate>,
     limits: ListenerLimits,
     service: F,
-    watcher: hyper_util::server::graceful::Watcher,
+    mut stop: watch::Receiver<bool>,
 ) where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
@@ -223,7 +223,22 @@ async fn converse<I, F, Fut, B>(
     let stream = Inbound::new(stream, Arc::clone(&talk), patience);
     let builder = builder(limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    let mut connection = pin!(watcher.watch(connection.into_owned()));
+    let mut connection = pin!(connection.into_owned());
+    let told = stop.clone();
+    let mut stopping = pin!(stop.wait_for(|stop| *stop));
+    let (mut listens, mut is_ending) = (false, false);
+    let mut connection = poll_fn(|context| {
+        // To listen once is enough: this task is woken by it, and whether it was can be seen for
+        // less than it takes to listen again at every byte that comes.
+        if !is_ending && (!listens || told.has_changed().unwrap_or(true)) {
+            listens = true;
+            if stopping.as_mut().poll(context).is_ready() {
+                is_ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+        connection.as_mut().poll(context)
+    });
     // hyper has no limit on the bytes that tell HTTP/1.1 from HTTP/2, nor on the beginning of
     // HTTP/2: whoever asks nothing would keep a place for ever.
     let first = tokio::time::timeout(limits.header_timeout, &mut connection).await;

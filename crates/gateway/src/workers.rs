@@ -5,12 +5,18 @@
 //! thread has to wake another one to hand it over. The sweep, the admin side and webhooks live in
 //! the runtime that the process began with; a connection to a shared store belongs to whoever made
 //! it, and serves everybody.
+//!
+//! Where there are as many workers as processors, each stays on one of them. Left to itself the
+//! system puts two workers on one processor while another has nothing to do, for as long as it
+//! takes to notice. With fewer workers than processors it chooses: several gateways in containers
+//! of one machine would otherwise all choose the same ones.
 
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -40,8 +46,12 @@ impl Workers {
     /// # Errors
     /// When the system gives no threads, or no files to wait with.
     pub(crate) fn start(count: usize) -> io::Result<Self> {
-        let workers = (1..=count).map(Worker::start).collect::<io::Result<_>>();
-        workers.map(Self)
+        let mut processors = processors().filter(|all| all.len() == count);
+        let workers = (1..=count).map(|number| {
+            let place = processors.as_mut().and_then(Vec::pop);
+            Worker::start(number, place)
+        });
+        workers.collect::<io::Result<_>>().map(Self)
     }
 
     /// Where to start tasks that belong to a worker.
@@ -58,13 +68,30 @@ impl Workers {
     }
 }
 
+/// The processors that this process may use, one set for each.
+fn processors() -> Option<Vec<CpuSet>> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let allowed = (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number));
+    let alone = |number| {
+        let mut set = CpuSet::new();
+        set.set(number);
+        set
+    };
+    Some(allowed.map(alone).collect())
+}
+
 impl Worker {
-    fn start(number: usize) -> io::Result<Self> {
+    /// Starts a worker, on this processor if there is one for it alone.
+    fn start(number: usize, place: Option<CpuSet>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, (until, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
         let thread = thread::Builder::new().name(format!("onlyonce-{number}"));
         let thread = thread.spawn(move || {
             NUMBER.set(number);
+            if let Some(place) = place {
+                // Where that is not allowed, the system chooses, which only takes longer.
+                let _ = sched_setaffinity(None, &place);
+            }
             // Nothing is ever sent: it ends when the sender is gone. A worker that fails takes the
             // executions of its connections with it, and every connection that it would be given.
             let serve = AssertUnwindSafe(|| drop(runtime.block_on(ended)));
@@ -101,6 +128,31 @@ mod tests {
         }
         assert_eq!(seen, [1, 2, 3]);
         assert_eq!(current(), 0);
+    }
+
+    /// One on each processor; where there are fewer, the system chooses.
+    #[tokio::test]
+    async fn workers_stay_apart_where_every_processor_has_one() {
+        let all = processors().unwrap().len();
+        for (count, processors_each) in [(all, 1), (all + 1, all)] {
+            let workers = Workers::start(count).unwrap();
+            let mut places = Vec::new();
+            for worker in workers.handles() {
+                let place = worker.spawn(async { sched_getaffinity(None).unwrap() });
+                places.push(place.await.unwrap());
+            }
+            for place in &places {
+                assert_eq!(place.count() as usize, processors_each);
+            }
+            if count == all {
+                let used = (0..CpuSet::MAX_CPU).filter(|number| {
+                    let own = places.iter().filter(|place| place.is_set(*number));
+                    own.count() == 1
+                });
+                assert_eq!(used.count(), all);
+            }
+            workers.stop().await;
+        }
     }
 
     /// What a worker was at is dropped, so that the store can be closed.

@@ -75,7 +75,9 @@ pub(crate) struct AnswerBody {
     body: Timed<Incoming>,
     lease: Option<Lease>,
     early: bool,
-    end: Option<Pin<Box<Sleep>>>,
+    end: Option<Instant>,
+    // Made when the body first has nothing to say, as above.
+    ending: Option<Pin<Box<Sleep>>>,
 }
 
 impl AnswerBody {
@@ -98,6 +100,7 @@ impl AnswerBody {
             lease: Some(lease),
             early: unsent,
             end: None,
+            ending: None,
         };
         body.give_back_at_end();
         body
@@ -110,9 +113,7 @@ impl AnswerBody {
 
     /// Sets a limit on all of it. One that drips would keep every silence short and never end.
     pub(crate) fn must_end_at(&mut self, end: Instant) {
-        if !self.is_end_stream() {
-            self.end = Some(Box::pin(tokio::time::sleep_until(end)));
-        }
+        self.end = Some(end);
     }
 
     fn poll_in_time(
@@ -120,8 +121,10 @@ impl AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        match (&mut self.end, frame.is_pending()) {
-            (Some(end), true) => end
+        match (self.end, frame.is_pending()) {
+            (Some(end), true) => self
+                .ending
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)))
                 .as_mut()
                 .poll(context)
                 .map(|()| Some(Err("the answer did not end in time".into()))),
