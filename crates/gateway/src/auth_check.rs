@@ -14,6 +14,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use onlyonce_http::{Body, ReplayCheck};
 
 use crate::forward::{Peer, Rewriting};
+use crate::request_id::About;
 use crate::upstream::Upstream;
 
 /// Asks `path` on the upstream.
@@ -59,6 +60,9 @@ impl AuthCheck {
             return StatusCode::SERVICE_UNAVAILABLE;
         };
         self.rewriting.request(&mut question, peer, false);
+        if let Some(about) = request.extensions.get::<Arc<About>>() {
+            about.tell(question.headers_mut());
+        }
         let answer = self.upstream.send(Box::new(question)).await;
         answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
     }

@@ -22,6 +22,9 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
+/// What the names of fields begin with that only the gateway may send.
+const OWN: &str = "onlyonce-";
+
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const TE: HeaderValue = HeaderValue::from_static("te");
 
@@ -191,23 +194,57 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return;
     }
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    for name in named(headers).iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
+}
+
+/// Removes the fields that `Connection` names, but for those that the proxy itself has use for.
+///
+/// To be called before anybody decides by a field that the upstream will not see: a client could
+/// send a key, or say who it is, to the gateway alone.
+pub(crate) fn strip_named(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::CONNECTION) {
+        return;
+    }
+    for name in named(headers) {
+        if !HOP_BY_HOP.contains(&name) {
+            headers.remove(name);
+        }
+    }
+}
+
+/// The fields that `Connection` names.
+fn named(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(header::CONNECTION).iter();
+    values
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .collect()
+}
+
+/// Whether the upstream may see another value in this field than the client sent, or none: no place
+/// for a key.
+pub(crate) fn is_rewritten(name: &HeaderName) -> bool {
+    const REWRITTEN: [HeaderName; 6] = [
+        header::CONTENT_LENGTH,
+        header::EXPECT,
+        header::FORWARDED,
+        header::HOST,
+        HeaderName::from_static("traceparent"),
+        HeaderName::from_static("tracestate"),
+    ];
+    let prefixes = [OWN, "x-forwarded-"];
+    HOP_BY_HOP.contains(name)
+        || REWRITTEN.contains(name)
+        || prefixes.iter().any(|own| name.as_str().starts_with(own))
 }
 
 /// Removes what only the gateway may say to the upstream.
 fn strip_own(headers: &mut HeaderMap) {
     let own: Vec<HeaderName> = headers
         .keys()
-        .filter(|name| name.as_str().starts_with("onlyonce-"))
+        .filter(|name| name.as_str().starts_with(OWN))
         .cloned()
         .collect();
     for name in own {

@@ -164,6 +164,9 @@ impl Shared {
         if let Some(peer) = request.extensions_mut().remove::<Peer>() {
             self.rewriting.request(request, &peer, upgrade);
         }
+        if let Some(about) = About::of(request) {
+            about.tell(request.headers_mut());
+        }
     }
 }
 

@@ -1,15 +1,16 @@
 //! A name for every request, the same in the logs and at the upstream.
 //!
 //! Answers do not carry it: a replay is the first answer, and nothing but the mark of a replay is
-//! added to it.
+//! added to it. And the request itself gets it only on its way to the upstream: where an API's
+//! clients send their key as `X-Request-Id`, one that the gateway made would pass for a key.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
-use onlyonce_http::Code;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use onlyonce_http::{Code, KeyPlace, KeySource, Routes};
 use uuid::Uuid;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -68,6 +69,12 @@ impl About {
         })
     }
 
+    /// Tells the upstream, unless the client did. What a client sent stays as it is: it may be the
+    /// key.
+    pub(crate) fn tell(&self, headers: &mut HeaderMap) {
+        headers.entry(REQUEST_ID).or_insert_with(|| self.id.clone());
+    }
+
     pub(crate) fn id(&self) -> &str {
         self.id.to_str().unwrap_or_default()
     }
@@ -85,13 +92,23 @@ impl About {
 pub(crate) struct RequestIds {
     process: Uuid,
     count: AtomicU64,
+    /// Whether a client's own may be used. Not where it is the key, which nobody logs.
+    takes_over: bool,
 }
 
 impl RequestIds {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(routes: &Routes) -> Self {
+        let is_id = |source: &KeySource| match &source.place {
+            KeyPlace::Header { name, .. } => *name == REQUEST_ID,
+            KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => false,
+        };
+        let is_key = routes
+            .iter()
+            .any(|route| route.key.sources.iter().any(is_id));
         Self {
             process: Uuid::new_v4(),
             count: AtomicU64::new(0),
+            takes_over: !is_key,
         }
     }
 
@@ -99,7 +116,8 @@ impl RequestIds {
     fn of<B>(&self, request: &Request<B>) -> Option<HeaderValue> {
         let given = request.headers().get(REQUEST_ID);
         let harmless = |value: &&HeaderValue| {
-            value.len() <= BYTES_MAX && value.as_bytes().iter().all(u8::is_ascii_graphic)
+            let is_plain = value.as_bytes().iter().all(u8::is_ascii_graphic);
+            self.takes_over && value.len() <= BYTES_MAX && is_plain
         };
         given.filter(harmless).cloned().or_else(|| {
             let count = self.count.fetch_add(1, Ordering::Relaxed);
@@ -108,15 +126,14 @@ impl RequestIds {
         })
     }
 
-    /// Gives a request its id, and says what its lines in the log say.
+    /// Finds a name for a request, and says what its lines in the log say.
     pub(crate) fn name<B>(&self, request: &mut Request<B>) -> Option<Arc<About>> {
         let id = self.of(request)?;
         let about = Arc::new(About {
-            id: id.clone(),
+            id,
             method: request.method().clone(),
             uri: request.uri().clone(),
         });
-        request.headers_mut().insert(REQUEST_ID, id);
         request.extensions_mut().insert(Arc::clone(&about));
         Some(about)
     }
@@ -136,7 +153,7 @@ mod tests {
 
     #[test]
     fn every_request_has_an_id_of_its_own_unless_it_brings_one() {
-        let ids = RequestIds::new();
+        let ids = RequestIds::new(&Routes::default());
         assert_ne!(ids.of(&request(None)), ids.of(&request(None)));
         assert_eq!(ids.of(&request(Some("mine"))).unwrap(), "mine");
     }
@@ -144,7 +161,7 @@ mod tests {
     /// An id goes into the logs: it must not be able to write lines of its own there.
     #[test]
     fn an_id_that_is_too_long_or_not_plain_is_replaced() {
-        let ids = RequestIds::new();
+        let ids = RequestIds::new(&Routes::default());
         let long = "x".repeat(BYTES_MAX + 1);
         for id in ["with space", long.as_str()] {
             assert_ne!(ids.of(&request(Some(id))).unwrap(), id);

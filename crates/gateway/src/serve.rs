@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
 use onlyonce_admin::{Stats, Watch};
 use onlyonce_core::Secret;
 use onlyonce_engine::{Engine, EngineBuilder, Observer, TokioRuntime};
@@ -17,7 +18,7 @@ use tower_service::Service;
 use crate::admin::{Side, Watching};
 use crate::auth_check::AuthCheck;
 use crate::config::{Config, StoreUrl};
-use crate::forward::Rewriting;
+use crate::forward::{Rewriting, strip_named};
 use crate::listener::{Listener, ListenerLimits};
 use crate::logging::LogObserver;
 use crate::observers::{CountedObservations, Observers};
@@ -84,9 +85,10 @@ impl Gateway {
         let (address, admin) = (local(&bound.front)?, local(&bound.back)?);
         let traces = telemetry.telemetry.clone();
         let service = layer.layer(Traced::new(proxy, traces.clone()));
-        let ids = Arc::new(RequestIds::new());
+        let ids = Arc::new(RequestIds::new(&config.routes()));
         // What is awaited does not carry the request: it was handed on before.
-        let answer = move |mut request| {
+        let answer = move |mut request: Request<_>| {
+            strip_named(request.headers_mut());
             let traced = traces.begin(&mut request);
             let about = ids.name(&mut request);
             let answering = About::answer(about, service.clone().call(request));

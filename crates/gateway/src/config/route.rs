@@ -17,6 +17,7 @@ use super::profile::ProfileChoice;
 use super::sections::{Limits, Top, Upstream};
 use super::statuses::StatusRules;
 use super::types::{InFlightKind, KeyNeed, UpstreamKind};
+use crate::forward::is_rewritten;
 
 /// The route that guards whatever no other route names.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -193,8 +194,9 @@ impl Route {
     ) -> Result<onlyonce_http::Route, Vec<(&'static str, String)>> {
         let (mut wrong, profile) = (Vec::new(), self.profile.profile());
         let label = self.label();
-        let name = RouteName::new(&label);
-        let name = name.filter(|_| !label.is_empty() && !label.contains(char::is_control));
+        let fits = !label.is_empty() && !label.contains(char::is_control);
+        // Never given back: a route is there for as long as the gateway.
+        let name = fits.then(|| RouteName::from_static(label.leak())).flatten();
         if name.is_none() && (self.name.is_some() || self.path.is_some()) {
             wrong.push((
                 "name",
@@ -213,6 +215,7 @@ impl Route {
                 "the path is missing: write one such as \"/payments/{id}\"".to_owned(),
             ));
         }
+        wrong.extend(self.lost_keys());
         if let Some(first_sent) = &profile.first_sent
             && self.retention < first_sent.window + first_sent.ahead
         {
@@ -243,6 +246,28 @@ impl Route {
             }
             _ => Err(wrong),
         }
+    }
+
+    /// Headers that never reach the upstream as they are: a key in one would be lost on its way,
+    /// and the upstream could not recognise a repetition.
+    fn lost_keys(&self) -> Vec<(&'static str, String)> {
+        let from = self.key_from.iter().filter_map(|place| match place {
+            KeyPlace::Header { name, .. } => Some(("key_from", name)),
+            KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => None,
+        });
+        let header = self.key_header.iter().map(|name| ("key_header", name));
+        let forward = self.forward_key.iter();
+        let forward = forward.map(|forward| ("forward_key", forward.header()));
+        let lost = header.chain(from).chain(forward);
+        lost.filter(|(_, name)| is_rewritten(name))
+            .map(|(key, name)| {
+                let text = format!(
+                    "the gateway removes or writes `{name}` itself, so the API would not see the \
+                     key: choose another header"
+                );
+                (key, text)
+            })
+            .collect()
     }
 
     fn fingerprint(

@@ -95,7 +95,17 @@ impl Principals for Jwt {
         // A number and a text that look alike are two callers.
         let (kind, value) = match claims.get(&self.claim) {
             Some(Value::String(text)) if !text.is_empty() => ("text", text.clone()),
-            Some(Value::Number(number)) => ("number", number.to_string()),
+            // Any other was rounded when it was read, and could be somebody else's by now.
+            Some(Value::Number(number)) if number.is_u64() || number.is_i64() => {
+                ("number", number.to_string())
+            }
+            Some(Value::Number(_)) => {
+                return refuse(format!(
+                    "the claim `{}` of the token is no whole number of 64 bits, which cannot name \
+                     the caller",
+                    self.claim
+                ));
+            }
             _ => {
                 return refuse(format!(
                     "the token has no claim `{}` that names the caller",

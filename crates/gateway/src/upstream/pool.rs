@@ -37,6 +37,8 @@ pub(crate) struct Lease {
     pub(crate) sender: Sender,
     pub(crate) written: Written,
     pool: Arc<Pool>,
+    /// Whether no other request may follow on the connection.
+    is_for_one: bool,
 }
 
 impl Pool {
@@ -74,6 +76,7 @@ impl Pool {
             sender,
             written,
             pool: Arc::clone(self),
+            is_for_one: false,
         }
     }
 
@@ -105,15 +108,24 @@ impl Lease {
         }
     }
 
+    /// The same, for no further request.
+    pub(crate) fn for_one(self) -> Self {
+        Self {
+            is_for_one: true,
+            ..self
+        }
+    }
+
     /// Gives the connection back for the next request.
     pub(crate) fn give_back(self) {
         let Self {
             sender,
             written,
             pool,
+            is_for_one,
         } = self;
         // An HTTP/2 connection is in the pool already; some keep none at all.
-        let is_done_with = matches!(sender, Sender::Http2(_)) || pool.idle_max == 0;
+        let is_done_with = matches!(sender, Sender::Http2(_)) || pool.idle_max == 0 || is_for_one;
         if sender.is_closed() || is_done_with {
             return;
         }

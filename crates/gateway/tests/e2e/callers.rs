@@ -117,6 +117,43 @@ async fn a_verified_claim_names_the_caller_and_survives_a_new_token() {
     stage.finish();
 }
 
+/// Two numbers that are written differently may be one when they are read: one tenant would get
+/// the other's answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_was_rounded_names_nobody() {
+    let upstream = Upstream::new();
+    let setup = Setup::new(serve(upstream.clone()).await);
+    let secret = setup.file("secret", SECRET);
+    let config = format!(
+        "[principal]\nsource = \"jwt:tenant\"\njwt_key_file = {secret:?}\n\
+         jwt_algorithms = [\"HS256\"]"
+    );
+    let stage = Stage::of(upstream, setup.config(&config)).await;
+    let with = |tenant: &str| {
+        // By hand: a library would round the number, too.
+        let claims = format!("{{\"tenant\":{tenant},\"exp\":9999999999}}");
+        let parts = ["{\"alg\":\"HS256\"}", &claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+        let (message, key) = (parts.join("."), EncodingKey::from_secret(SECRET));
+        let signed = jsonwebtoken::crypto::sign(message.as_bytes(), &key, Algorithm::HS256);
+        let token = format!("Bearer {message}.{}", signed.expect("a signature"));
+        Call::payment("k").header("authorization", &token)
+    };
+    for tenant in ["18446744073709551614", "18446744073709551615", "-7"] {
+        stage.send(&with(tenant)).await.assert_executed(201);
+    }
+    for tenant in [
+        "112233445566778899001",
+        "112233445566778899002",
+        "1.5",
+        "1e3",
+    ] {
+        let refused = stage.send(&with(tenant)).await;
+        refused.assert_problem(401, REQUIRED);
+    }
+    assert_eq!(stage.total(), 3);
+    stage.finish();
+}
+
 fn key_set(secrets: &[(&str, &[u8])]) -> String {
     let keys = secrets.iter().map(|(kid, secret)| {
         let k = URL_SAFE_NO_PAD.encode(secret);

@@ -1,5 +1,8 @@
 //! What the upstream is told about a request, and the client about an answer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::kit::{Call, Message, Scripted, Seen, Setup, Wire, send_to};
 
 async fn answering(mut wire: Wire, seen: Seen) {
@@ -53,6 +56,93 @@ async fn fields_of_one_connection_end_at_the_gateway() {
         }
         assert!(!request.header("connection").contains("x-hop"));
         assert_eq!(request.header("x-kept"), "1");
+    }
+}
+
+/// A key or a credential that only the gateway sees would decide about a request that the upstream
+/// gets from nobody, without a key.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_keeps_from_the_upstream_counts_for_nobody() {
+    let upstream = Scripted::start(answering).await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let hidden = |name: &str| Call::payment("k").header("connection", name);
+    for name in ["idempotency-key", "close, Idempotency-Key"] {
+        let refused = send_to(gateway.address, &hidden(name)).await;
+        refused.assert_problem(400, "idempotency_key_required");
+    }
+    assert_eq!(upstream.seen.all().len(), 0);
+    let mallory = hidden("authorization").header("authorization", "Bearer mallory");
+    let first = send_to(gateway.address, &mallory).await;
+    assert_eq!(first.status.as_u16(), 201);
+    assert!(!first.is_replay());
+    let nobody = send_to(
+        gateway.address,
+        &Call::payment("k").without("authorization"),
+    )
+    .await;
+    assert!(nobody.is_replay(), "{nobody:?}");
+    let seen = upstream.seen.all();
+    assert_eq!((seen.len(), seen[0].header("authorization")), (1, ""));
+}
+
+/// An id that the gateway made would pass for a key, another one for every retry.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_of_the_gateways_own_is_never_a_key() {
+    let upstream = Scripted::start(answering).await;
+    let setup = Setup::new(upstream.address);
+    let setup = setup.config("key_header = \"X-Request-Id\"\n[log]\nlevel = \"debug\"");
+    let gateway = setup.start().await;
+    let call = Call::payment("ignored");
+    let refused = send_to(gateway.address, &call).await;
+    refused.assert_problem(400, "idempotency_key_required");
+    let long = "k".repeat(200);
+    for key in ["order-42", long.as_str()] {
+        let call = call.clone().header("x-request-id", key);
+        let first = send_to(gateway.address, &call).await;
+        assert_eq!(first.status.as_u16(), 201);
+        assert!(!first.is_replay());
+        assert!(send_to(gateway.address, &call).await.is_replay(), "{key}");
+        let last = upstream.seen.all().pop().unwrap();
+        assert_eq!(last.header("x-request-id"), key);
+    }
+    assert_eq!(upstream.seen.all().len(), 2);
+    gateway.logged("answered").await;
+    assert!(!gateway.log().contains("order-42"), "{}", gateway.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_upstream_is_told_the_requests_id() {
+    for request in seen_with("", |call| call).await {
+        assert!(request.header("x-request-id").len() > 32, "{request:?}");
+    }
+    for request in seen_with("", |call| call.header("x-request-id", "mine")).await {
+        assert_eq!(request.lines("x-request-id"), ["mine"]);
+    }
+}
+
+/// With such a credential the connection itself belongs to its client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_one_client_was_named_on_is_for_no_other() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let upstream = Scripted::start(move |wire, seen| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        answering(wire, seen)
+    })
+    .await;
+    let gateway = Setup::new(upstream.address).config("[limits]\nworkers = 1");
+    let gateway = gateway.start().await;
+    let get = Call::new(http::Method::GET, "/payments");
+    for (number, credential) in [
+        (1, "Bearer a"),
+        (1, "ntlm TlRMTVNTUAAB"),
+        (2, "Bearer b"),
+        (2, "Negotiate YIIJ"),
+        (3, "Bearer c"),
+    ] {
+        let call = get.clone().header("authorization", credential);
+        assert_eq!(send_to(gateway.address, &call).await.status.as_u16(), 201);
+        assert_eq!(connections.load(Ordering::SeqCst), number, "{credential}");
     }
 }
 
