@@ -80,10 +80,15 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             self.config.observations.observe(&observation);
         };
         // Held until the request was passed on, as its body is.
-        let Ok(_room) = self.room_for(&body, route.body_bytes_max) else {
-            refuse(Code::Overloaded);
-            let request = Request::from_parts(parts, Body::streaming(body));
-            return Ok(inner.call(request).await?.map(Body::streaming));
+        let mut room = match self.room_for(&body, route.body_bytes_max) {
+            Ok(room) => Some(room),
+            Err(problem) => {
+                refuse(problem.code());
+                let request = Request::from_parts(parts, Body::streaming(body));
+                let mut response = inner.call(request).await?;
+                Settle::take(response.headers_mut());
+                return Ok(response.map(Body::streaming));
+            }
         };
         let (body, data) = match self.read(body, route.body_bytes_max).await {
             Ok(Collected::Whole(data, trailers)) => {
@@ -91,6 +96,8 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             }
             Ok(Collected::TooLarge(read, rest)) => {
                 refuse(Code::PayloadTooLarge);
+                // One that announced its length is passed on as it comes, and takes no room.
+                room = room.filter(|_| !read.is_empty());
                 (Body::begun(read, rest), None)
             }
             // Half a request must not look like a whole one to the handler, and its sender is gone.
@@ -119,6 +126,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         };
         let statuses = route.statuses.clone();
         let mut response = inner.call(Request::from_parts(parts, body)).await?;
+        drop(room);
         let settle = self.said(&mut response);
         let settle = settle.unwrap_or_else(|| statuses.of(response.status().as_u16()));
         if let Some(watched) = watched {

@@ -51,8 +51,8 @@ pub struct Config {
     pub replay_check: Option<Box<dyn ReplayCheck>>,
     /// How long the body of a guarded request may take in all. Default: 2 minutes.
     pub body_total_timeout: Duration,
-    /// How many bytes the bodies of all guarded requests may take at once; one more is refused
-    /// with 503. Default: 512 MiB.
+    /// How many bytes the bodies of all guarded and observed requests may take at once; one more is
+    /// refused with 503, or passes unobserved. Default: 512 MiB.
     pub bodies_bytes_max: usize,
     /// Where the pages about problem codes are.
     pub problem_base: String,
@@ -101,7 +101,7 @@ pub trait ReplayCheck: Send + Sync + 'static {
 pub(crate) struct Guard<S, R> {
     pub(crate) engine: Engine<S, R>,
     pub(crate) config: Config,
-    /// For the bodies of guarded requests, in pieces of [`ROOM_BYTES`].
+    /// For the bodies of guarded and observed requests, in pieces of [`ROOM_BYTES`].
     room: Arc<Semaphore>,
 }
 
@@ -495,16 +495,20 @@ const OVERRIDES: [HeaderName; 3] = [
 
 /// The method with what overrides it, if anything does: the answer to a PATCH is none to a DELETE.
 fn method(parts: &Parts) -> Option<String> {
-    let overrides = |(name, _): &(&HeaderName, _)| OVERRIDES.contains(name);
-    let mut method = None;
-    for (name, value) in parts.headers.iter().filter(overrides) {
-        // Escaped, so that no two values are written alike.
-        let value = value.as_bytes().escape_ascii();
-        let method = method.get_or_insert_with(|| parts.method.to_string());
-        // Writing to a string cannot fail.
-        let _ = write!(method, " {name}={value}");
+    // Most heads have none, and a look at each name is cheaper than three searches.
+    if !parts.headers.keys().any(|name| OVERRIDES.contains(name)) {
+        return None;
     }
-    method
+    let mut method = parts.method.to_string();
+    for name in &OVERRIDES {
+        for value in parts.headers.get_all(name) {
+            // Quoted and escaped, so that no two heads are written alike; writing to a string
+            // cannot fail.
+            let value = value.as_bytes().escape_ascii();
+            let _ = write!(method, " {name}=\"{value}\"");
+        }
+    }
+    Some(method)
 }
 
 /// What is needed of a request to answer it, and to explain why it does not match.

@@ -175,12 +175,19 @@ async fn observing_keeps_no_body_beyond_the_room_for_bodies() {
         bodies_bytes_max: 4 * 1024,
         ..config(|route| route.mode = Mode::Observe)
     });
-    let router = guard(runs.created(), config).await;
-    let large = ask(&router, post_body("k", "x".repeat(5 * 1024))).await;
-    large.assert_is(201, "run 1");
-    assert_eq!(reports.next().await, "would refuse: idempotency_overloaded");
-    ask(&router, post("k")).await.assert_is(201, "run 2");
-    assert_eq!(reports.next().await, "would execute");
+    let router = runs.router(|_| [("onlyonce-outcome", "completed")].into_response());
+    let router = guard(router, config).await;
+    let large = "x".repeat(5 * 1024);
+    for (body, report) in [
+        (large.as_str(), "would refuse: idempotency_overloaded"),
+        ("{}", "would execute"),
+    ] {
+        let answer = ask(&router, post_body("k", body.to_owned())).await;
+        let hidden = answer.header("onlyonce-outcome");
+        assert_eq!((answer.status, hidden), (200, ""), "{report}");
+        assert_eq!(reports.next().await, report);
+    }
+    assert_eq!(runs.count(), 2);
 }
 
 /// The store is not in the way of traffic that is only watched.
