@@ -22,6 +22,13 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
+/// Who asked, how, and for which host, as proxies tell each other.
+const X_FORWARDED: [HeaderName; 3] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-host"),
+];
+
 /// What the names of fields begin with that only the gateway may send.
 const OWN: &str = "onlyonce-";
 
@@ -98,26 +105,24 @@ impl Rewriting {
     }
 
     fn tell_about(&self, headers: &mut HeaderMap, peer: &Peer, host: Option<&HeaderValue>) {
-        const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-        const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-        const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+        let [for_whom, proto, asked] = &X_FORWARDED;
         if self.forwarded == Forwarded::Off {
             return;
         }
         let trusted =
             self.trusted.is_empty() || self.trusted.iter().any(|net| net.contains(peer.address));
         if self.forwarded == Forwarded::Replace || !trusted {
-            for name in [FOR, PROTO, HOST, header::FORWARDED] {
+            for name in X_FORWARDED.iter().chain([&header::FORWARDED]) {
                 headers.remove(name);
             }
         }
-        append(headers, FOR, &peer.node);
+        append(headers, for_whom.clone(), &peer.node);
         append(headers, header::FORWARDED, &peer.forwarded);
         // The first proxy knows best what the client asked for.
-        if let Entry::Vacant(entry) = headers.entry(PROTO) {
+        if let Entry::Vacant(entry) = headers.entry(proto) {
             entry.insert(peer.proto.clone());
         }
-        if let (Entry::Vacant(entry), Some(host)) = (headers.entry(HOST), host) {
+        if let (Entry::Vacant(entry), Some(host)) = (headers.entry(asked), host) {
             entry.insert(host.clone());
         }
     }
@@ -199,10 +204,12 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes the fields that `Connection` names, but for those that the proxy itself has use for.
+/// Removes the fields that `Connection` names, but for those that the proxy itself has use for, and
+/// `Connection`.
 ///
-/// To be called before anybody decides by a field that the upstream will not see: a client could
-/// send a key, or say who it is, to the gateway alone.
+/// To be called before anybody decides by a field that the upstream will not see, and before the
+/// gateway adds one of its own: a client could send a key, or say who it is, to the gateway alone,
+/// or keep the key that is forwarded from the upstream.
 pub(crate) fn strip_named(headers: &mut HeaderMap) {
     if !headers.contains_key(header::CONNECTION) {
         return;
@@ -212,6 +219,7 @@ pub(crate) fn strip_named(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
+    headers.remove(header::CONNECTION);
 }
 
 /// The fields that `Connection` names.
@@ -234,10 +242,8 @@ pub(crate) fn is_rewritten(name: &HeaderName) -> bool {
         HeaderName::from_static("traceparent"),
         HeaderName::from_static("tracestate"),
     ];
-    let prefixes = [OWN, "x-forwarded-"];
-    HOP_BY_HOP.contains(name)
-        || REWRITTEN.contains(name)
-        || prefixes.iter().any(|own| name.as_str().starts_with(own))
+    let is_own = name.as_str().starts_with(OWN);
+    is_own || HOP_BY_HOP.contains(name) || REWRITTEN.contains(name) || X_FORWARDED.contains(name)
 }
 
 /// Removes what only the gateway may say to the upstream.

@@ -225,7 +225,8 @@ async fn converse<I, F, Fut, B>(
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection.into_owned());
     let told = stop.clone();
-    let mut stopping = pin!(stop.wait_for(|stop| *stop));
+    // Whatever else this task has done in its turn, it must be listening after it.
+    let mut stopping = pin!(tokio::task::unconstrained(stop.wait_for(|stop| *stop)));
     let (mut listens, mut is_ending) = (false, false);
     let mut connection = poll_fn(|context| {
         // To listen once is enough: this task is woken by it, and whether it was can be seen for

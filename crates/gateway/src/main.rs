@@ -32,6 +32,7 @@ mod logging;
 mod observers;
 mod operate;
 mod principal;
+mod processors;
 mod profiles;
 mod proxy;
 mod reconcile;

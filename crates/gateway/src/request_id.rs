@@ -1,4 +1,4 @@
-//! A name for every request, the same in the logs and at the upstream.
+//! A name for every request, for the logs and for the upstream.
 //!
 //! Answers do not carry it: a replay is the first answer, and nothing but the mark of a replay is
 //! added to it. And the request itself gets it only on its way to the upstream: where an API's

@@ -8,7 +8,7 @@
 //!
 //! Where there are as many workers as processors, each stays on one of them. Left to itself the
 //! system puts two workers on one processor while another has nothing to do, for as long as it
-//! takes to notice. With fewer workers than processors it chooses: several gateways in containers
+//! takes to notice. With any other number of workers it chooses: several gateways in containers
 //! of one machine would otherwise all choose the same ones.
 
 use std::cell::Cell;
@@ -16,9 +16,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+
+use crate::processors::Processor;
 
 thread_local! {
     /// Which worker this thread is; 0 for all threads that are none.
@@ -46,11 +47,11 @@ impl Workers {
     /// # Errors
     /// When the system gives no threads, or no files to wait with.
     pub(crate) fn start(count: usize) -> io::Result<Self> {
-        let mut processors = processors().filter(|all| all.len() == count);
-        let workers = (1..=count).map(|number| {
-            let place = processors.as_mut().and_then(Vec::pop);
-            Worker::start(number, place)
-        });
+        let mut processors = Processor::all();
+        if processors.len() != count {
+            processors.clear();
+        }
+        let workers = (1..=count).map(|number| Worker::start(number, processors.pop()));
         workers.collect::<io::Result<_>>().map(Self)
     }
 
@@ -68,29 +69,16 @@ impl Workers {
     }
 }
 
-/// The processors that this process may use, one set for each.
-fn processors() -> Option<Vec<CpuSet>> {
-    let allowed = sched_getaffinity(None).ok()?;
-    let allowed = (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number));
-    let alone = |number| {
-        let mut set = CpuSet::new();
-        set.set(number);
-        set
-    };
-    Some(allowed.map(alone).collect())
-}
-
 impl Worker {
     /// Starts a worker, on this processor if there is one for it alone.
-    fn start(number: usize, place: Option<CpuSet>) -> io::Result<Self> {
+    fn start(number: usize, place: Option<Processor>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, (until, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
         let thread = thread::Builder::new().name(format!("onlyonce-{number}"));
         let thread = thread.spawn(move || {
             NUMBER.set(number);
             if let Some(place) = place {
-                // Where that is not allowed, the system chooses, which only takes longer.
-                let _ = sched_setaffinity(None, &place);
+                place.stay();
             }
             // Nothing is ever sent: it ends when the sender is gone. A worker that fails takes the
             // executions of its connections with it, and every connection that it would be given.
@@ -130,10 +118,12 @@ mod tests {
         assert_eq!(current(), 0);
     }
 
-    /// One on each processor; where there are fewer, the system chooses.
+    /// One on each processor; of any other number the system chooses.
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn workers_stay_apart_where_every_processor_has_one() {
-        let all = processors().unwrap().len();
+        use rustix::thread::{CpuSet, sched_getaffinity};
+        let all = Processor::all().len();
         for (count, processors_each) in [(all, 1), (all + 1, all)] {
             let workers = Workers::start(count).unwrap();
             let mut places = Vec::new();

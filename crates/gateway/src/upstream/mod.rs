@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::Either;
-use http::header::{self, HeaderMap, HeaderName, WWW_AUTHENTICATE};
+use http::header::{self, HeaderMap};
 use http::{Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -76,11 +76,12 @@ impl Sender {
     }
 }
 
-/// Whether a credential is one for the whole connection and not for a request, as NTLM's and
-/// Negotiate's are: the next client on it would pass for this one.
-fn names_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
+/// Whether a request names its caller for the whole connection, as NTLM and Negotiate do: the next
+/// client on it would pass for this one. HTTP/2 has no such credentials.
+fn names_connection(headers: &HeaderMap) -> bool {
     const SCHEMES: [&[u8]; 2] = [b"ntlm", b"negotiate"];
-    headers.get_all(name).iter().any(|value| {
+    let values = headers.get_all(header::AUTHORIZATION);
+    values.iter().any(|value| {
         let scheme = value.as_bytes().split(u8::is_ascii_whitespace).next();
         let is = |known: &&[u8]| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(known));
         SCHEMES.iter().any(is)
@@ -238,14 +239,13 @@ impl Upstream {
         let ends_in_head = request.body().is_end_stream();
         // What is written is more than the body, so this errs on the side of "sent".
         let body_bytes = request.body().size_hint().lower();
-        let binds = names_connection(request.headers(), &header::AUTHORIZATION);
+        let binds = names_connection(request.headers());
         let uploads = !request.body().is_whole() && !ends_in_head;
         let written = uploads.then(|| lease.written.clone());
         let answer = self.in_time(lease.sender.send(*request), written.as_ref());
         match answer.await {
             Some(Ok(response)) => {
                 let unsent = lease.written.bytes() - before < body_bytes;
-                let binds = binds || names_connection(response.headers(), &WWW_AUTHENTICATE);
                 let lease = if binds { lease.for_one() } else { lease };
                 let timeout = self.idle_timeout;
                 Ok(AnswerBody::of(response, lease, unsent, timeout))

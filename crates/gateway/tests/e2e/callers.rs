@@ -238,6 +238,7 @@ async fn a_revoked_credential_gets_no_replay() {
             while let Some(request) = seen.request(&mut wire).await {
                 if request.start.starts_with("GET /auth ") {
                     assert_eq!(request.header("authorization"), "Bearer alice");
+                    assert!(!request.header("x-request-id").is_empty());
                     let refused = revoked.load(Ordering::SeqCst);
                     let status = if refused { "401 No" } else { "204 Yes" };
                     wire.send(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"))

@@ -57,6 +57,30 @@ async fn an_early_success_is_not_trusted() {
         .assert_problem(409, UNKNOWN);
 }
 
+/// The same where trailers follow: their request has no length that is told beforehand.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_early_success_is_not_trusted_before_the_trailers_either() {
+    let upstream = Scripted::start(|mut wire, _| async move {
+        wire.bytes(200).await;
+        wire.send(OK).await;
+        // Reads nothing more, and does not close: the rest of the request is stuck.
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        wire.reset();
+    })
+    .await;
+    let config = "[limits]\nrequest_body = \"16MiB\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    let large = "x".repeat(LARGE_BYTES);
+    wire.send(format!(
+        "POST /payments HTTP/1.1\r\nhost: api.test\r\nidempotency-key: large\r\n\
+         trailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n\
+         {LARGE_BYTES:x}\r\n{large}\r\n0\r\nx-sum: 1\r\n\r\n"
+    ))
+    .await;
+    assert_eq!(wire.message().await.expect("an answer").status(), 502);
+}
+
 fn head(key: &str, more: &str) -> String {
     format!(
         "POST /payments HTTP/1.1\r\nhost: api.test\r\ncontent-type: application/json\r\n\

@@ -85,6 +85,19 @@ async fn what_a_client_keeps_from_the_upstream_counts_for_nobody() {
     assert_eq!((seen.len(), seen[0].header("authorization")), (1, ""));
 }
 
+/// The key that the gateway adds is not the client's to keep back: an API that recognises
+/// repetitions by it would not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_cannot_keep_the_forwarded_key_from_the_upstream() {
+    let config = "[[route]]\npath = \"/payments\"\nforward_key = { header = \"X-Key\" }";
+    let upstream = Scripted::start(answering).await;
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let call = Call::payment("k").header("connection", "x-key, close");
+    send_to(gateway.address, &call).await;
+    let seen = upstream.seen.all();
+    assert_eq!((seen.len(), seen[0].header("x-key")), (1, "k"));
+}
+
 /// An id that the gateway made would pass for a key, another one for every retry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_id_of_the_gateways_own_is_never_a_key() {

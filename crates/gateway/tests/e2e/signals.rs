@@ -5,7 +5,8 @@ use std::time::Duration;
 use onlyonce_conformance::http_suite::same;
 use tokio::net::TcpStream;
 
-use crate::kit::{Call, IN_PROGRESS, Stage, UNKNOWN, send_to, soon, try_send_to, until};
+use crate::http2;
+use crate::kit::{Call, IN_PROGRESS, Stage, UNKNOWN, Wire, send_to, soon, try_send_to, until};
 
 /// Short, so that a test can wait for its end.
 const SHORT_LEASE: &str =
@@ -32,6 +33,27 @@ async fn sigterm_finishes_what_runs_and_accepts_nothing_new() {
     assert_eq!(stage.gateway.ended().await.code(), Some(0));
     stage.restart().await;
     stage.assert_replays(&call, &first).await;
+    stage.finish();
+}
+
+/// Connections that clients keep for their next request end at once, not after the grace: a deploy
+/// would take a minute for each gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_do_not_hold_up_the_end() {
+    let mut stage = Stage::with("[drain]\ngrace = \"10m\"").await;
+    let mut wire = Wire::connect(stage.address()).await;
+    wire.send("GET /payments HTTP/1.1\r\nhost: api.test\r\n\r\n")
+        .await;
+    assert!(wire.message().await.is_some());
+    let socket = TcpStream::connect(stage.address()).await;
+    let sender = http2::over(socket.expect("connected")).await;
+    http2::ask(&sender, &Call::payment("k"))
+        .await
+        .assert_executed(201);
+    stage.gateway.signal("TERM").await;
+    assert_eq!(wire.message().await, None, "closed");
+    assert_eq!(soon(stage.gateway.ended()).await.code(), Some(0));
+    assert!(sender.is_closed());
     stage.finish();
 }
 

@@ -55,6 +55,22 @@ async fn stage(authority: &Authority, more: impl FnOnce(&Setup) -> String) -> St
     Stage::of(upstream, setup.config(&config)).await
 }
 
+/// As without TLS: what merely waits for its next request does not hold up the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_over_tls_ends_with_the_gateway() {
+    let authority = Authority::new("ca");
+    let grace = "[drain]\ngrace = \"10m\"";
+    let mut stage = stage(&authority, |_| grace.to_owned()).await;
+    let stream = connect(stage.address(), authority.client(None)).await;
+    let sender = http2::over(stream.expect("TLS")).await;
+    http2::ask(&sender, &Call::payment("k"))
+        .await
+        .assert_executed(201);
+    stage.gateway.signal("TERM").await;
+    assert_eq!(soon(stage.gateway.ended()).await.code(), Some(0));
+    stage.finish();
+}
+
 /// Certificates are renewed without dropping anybody: old connections go on, new ones see the
 /// new certificate, and a broken file changes nothing.
 #[tokio::test(flavor = "multi_thread")]
