@@ -84,10 +84,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             Ok(room) => Some(room),
             Err(problem) => {
                 refuse(problem.code());
-                let request = Request::from_parts(parts, Body::streaming(body));
-                let mut response = inner.call(request).await?;
-                Settle::take(response.headers_mut());
-                return Ok(response.map(Body::streaming));
+                return unobserved(inner, Request::from_parts(parts, body)).await;
             }
         };
         let (body, data) = match self.read(body, route.body_bytes_max).await {
@@ -106,13 +103,11 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                 return Ok(self.refuse(route, &self.incomplete(&error)));
             }
         };
-        let key = match self.key(route, &parts, data.as_deref()) {
-            Ok(key) => key,
-            Err(problem) => {
-                refuse(problem.code());
-                None
-            }
-        };
+        let key = self.key(route, &parts, data.as_deref());
+        let key = key.unwrap_or_else(|problem| {
+            refuse(problem.code());
+            None
+        });
         let principal = self.principal(route, &parts);
         if principal.is_err() {
             refuse(Code::PrincipalRequired);
@@ -171,4 +166,18 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         });
         tell
     }
+}
+
+/// Passes a request on as it comes. What the service says about the key is nobody's to hear.
+async fn unobserved<I, B, RB>(
+    mut inner: I,
+    request: Request<B>,
+) -> Result<Response<Body<RB>>, I::Error>
+where
+    I: Service<Request<Body<B>>, Response = Response<RB>>,
+    RB: HttpBody<Data = Bytes>,
+{
+    let mut response = inner.call(request.map(Body::streaming)).await?;
+    Settle::take(response.headers_mut());
+    Ok(response.map(Body::streaming))
 }

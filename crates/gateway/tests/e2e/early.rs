@@ -1,6 +1,6 @@
 //! Answers before their time: final ones before the request was read, and interim ones.
 
-use crate::kit::{Call, Scripted, Setup, Stage, UNKNOWN, Wire, send_to};
+use crate::kit::{Call, Gateway, Scripted, Setup, Stage, UNKNOWN, Wire, send_to};
 use crate::lost::OK;
 
 const BODY: &str = r#"{"amount":1200}"#;
@@ -34,10 +34,8 @@ async fn an_early_refusal_is_passed_on_and_frees_the_key() {
     assert_eq!(answer.status.as_u16(), 413, "as if never used: {answer:?}");
 }
 
-/// A success that comes before the request was read cannot be about this request. It must not be
-/// given again as if the charge had been made, and the charge must not be tried again either.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_early_success_is_not_trusted() {
+/// An upstream that says yes before it has read a request, and a gateway in front of it.
+async fn too_soon() -> (Scripted, Gateway) {
     let upstream = Scripted::start(|mut wire, _| async move {
         wire.bytes(200).await;
         wire.send(OK).await;
@@ -48,6 +46,14 @@ async fn an_early_success_is_not_trusted() {
     .await;
     let config = "[limits]\nrequest_body = \"16MiB\"";
     let gateway = Setup::new(upstream.address).config(config).start().await;
+    (upstream, gateway)
+}
+
+/// A success that comes before the request was read cannot be about this request. It must not be
+/// given again as if the charge had been made, and the charge must not be tried again either.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_early_success_is_not_trusted() {
+    let (_upstream, gateway) = too_soon().await;
     let call = Call::payment("large").body(vec![b'x'; LARGE_BYTES]);
     send_to(gateway.address, &call)
         .await
@@ -60,16 +66,7 @@ async fn an_early_success_is_not_trusted() {
 /// The same where trailers follow: their request has no length that is told beforehand.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_early_success_is_not_trusted_before_the_trailers_either() {
-    let upstream = Scripted::start(|mut wire, _| async move {
-        wire.bytes(200).await;
-        wire.send(OK).await;
-        // Reads nothing more, and does not close: the rest of the request is stuck.
-        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-        wire.reset();
-    })
-    .await;
-    let config = "[limits]\nrequest_body = \"16MiB\"";
-    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let (_upstream, gateway) = too_soon().await;
     let mut wire = Wire::connect(gateway.address).await;
     let large = "x".repeat(LARGE_BYTES);
     wire.send(format!(
