@@ -4,6 +4,9 @@
 //! So of the callers that asked from one thread one gets the answers of all, and hands the others
 //! on from there, where that is cheap. If it has gone away, or goes away before it looks, the
 //! others are handed on nevertheless: [`Drop`] does it.
+//!
+//! Threads on other processors are woken first. One on the writer's own may take its place at once,
+//! and keep the others waiting for all that it has to do, on processors that have nothing to do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,8 +19,17 @@ pub(crate) type Awaited<T> = oneshot::Receiver<Answer<T>>;
 /// Where an answer is to be sent.
 pub(crate) struct Reply<T> {
     sender: oneshot::Sender<Answer<T>>,
-    /// The thread that asked.
+    /// The thread that asked, and where it ran.
     thread: u64,
+    processor: usize,
+}
+
+impl<T> Reply<T> {
+    /// Answers are sent from the last to the first of this order: those of one thread together,
+    /// those on the processor `here` at the end.
+    fn order(&self, here: usize) -> (bool, u64) {
+        (self.processor != here, self.thread)
+    }
 }
 
 /// An answer, and those of others who asked from the same thread.
@@ -29,20 +41,35 @@ pub(crate) struct Answer<T> {
 /// A caller's two ends.
 pub(crate) fn channel<T>() -> (Reply<T>, Awaited<T>) {
     let (sender, awaited) = oneshot::channel();
-    let thread = this_thread();
-    (Reply { sender, thread }, awaited)
+    let reply = Reply {
+        sender,
+        thread: this_thread(),
+        processor: this_processor(),
+    };
+    (reply, awaited)
 }
 
 /// Sends every answer to its caller. Nobody may be waiting any more: callers may give up.
-pub(crate) fn send_all<T>(mut answers: Vec<(Reply<T>, Result<T, StoreError>)>) {
-    answers.sort_by_key(|(reply, _)| reply.thread);
-    while let Some((first, own)) = answers.pop() {
-        let same = answers.partition_point(|(reply, _)| reply.thread < first.thread);
-        let others = answers.split_off(same);
-        let own = Some(own);
+pub(crate) fn send_all<T>(answers: Vec<(Reply<T>, Result<T, StoreError>)>) {
+    for (first, answer) in by_thread(answers, this_processor()) {
         // One that nobody takes is dropped, and hands on the others.
-        let _ = first.sender.send(Answer { own, others });
+        let _ = first.sender.send(answer);
     }
+}
+
+/// Who is to be woken from the processor `here`, one after the other, and with what.
+fn by_thread<T>(
+    mut answers: Vec<(Reply<T>, Result<T, StoreError>)>,
+    here: usize,
+) -> impl Iterator<Item = (Reply<T>, Answer<T>)> {
+    answers.sort_by_key(|(reply, _)| reply.order(here));
+    std::iter::from_fn(move || {
+        let (first, own) = answers.pop()?;
+        let order = first.order(here);
+        let same = answers.partition_point(|(reply, _)| reply.order(here) < order);
+        let (own, others) = (Some(own), answers.split_off(same));
+        Some((first, Answer { own, others }))
+    })
 }
 
 impl<T> Answer<T> {
@@ -70,14 +97,28 @@ fn this_thread() -> u64 {
     THREAD.with(|thread| *thread)
 }
 
+/// Where this thread runs, at this moment.
+#[cfg(target_os = "linux")]
+fn this_processor() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
+/// Only Linux is asked.
+#[cfg(not(target_os = "linux"))]
+fn this_processor() -> usize {
+    0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Callers of a thread that has a processor for itself.
     fn callers(count: u64, thread: u64) -> (Vec<Reply<u64>>, Vec<Awaited<u64>>) {
         let pairs = (0..count).map(|_| {
             let (mut reply, awaited) = channel();
             reply.thread = thread;
+            reply.processor = usize::try_from(thread).unwrap();
             (reply, awaited)
         });
         pairs.unzip()
@@ -107,6 +148,18 @@ mod tests {
             assert!(got(&mut all[first]).is_some());
         }
         assert_eq!((waiting(&mut ones), waiting(&mut twos)), (1, 1));
+    }
+
+    /// Whoever is woken on the writer's own processor may keep it from waking anybody else.
+    #[test]
+    fn threads_on_other_processors_are_woken_first() {
+        for here in 1..=3 {
+            let all = (1..=3).flat_map(|thread| callers(2, thread).0).collect();
+            let order: Vec<_> = by_thread(answers(all), here).collect();
+            let processors: Vec<_> = order.iter().map(|(first, _)| first.processor).collect();
+            assert_eq!(processors.len(), 3);
+            assert_eq!(processors.last(), Some(&here));
+        }
     }
 
     #[test]
