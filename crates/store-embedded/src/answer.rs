@@ -26,7 +26,8 @@ pub(crate) struct Reply<T> {
 
 impl<T> Reply<T> {
     /// Answers are sent from the last to the first of this order: those of one thread together,
-    /// those on the processor `here` at the end.
+    /// those on the processor `here` at the end. A thread that was moved between two of its callers
+    /// may be woken twice.
     fn order(&self, here: usize) -> (bool, u64) {
         (self.processor != here, self.thread)
     }
