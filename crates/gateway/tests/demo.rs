@@ -85,23 +85,29 @@ fn arguments_that_cannot_be_used_exit_with_2() {
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_it_with_a_summary_and_leaves_nothing_behind() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::process::Stdio;
+
     let temporary = tempfile::tempdir().expect("a folder");
-    let child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_onlyonce"))
         .arg("demo")
         .env("TMPDIR", temporary.path())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .expect("the binary runs");
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut text = String::new();
+    while !text.contains("curl -i http://127.0.0.1:") {
+        let read = stdout.read_line(&mut text).expect("its output");
+        assert!(read > 0, "it ended by itself: {text}");
+    }
     let killed = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(killed.expect("kill runs").success());
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(0));
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("curl -i http://127.0.0.1:"), "{text}");
+    stdout.read_to_string(&mut text).expect("its output");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert!(
         text.contains("Through onlyonce nothing was charged twice."),
         "{text}"
