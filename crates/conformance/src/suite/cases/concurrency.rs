@@ -2,6 +2,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use onlyonce_core::{Record, Timestamp};
@@ -134,30 +136,46 @@ pub async fn a_load_sees_every_acknowledged_write<H: Harness>(setup: &Setup<H>) 
     }
 }
 
-/// A replay must be one answer, never the head of one and the tail of another.
+/// A replay must be one answer, never the head of one and the tail of another. Readers read for
+/// as long as somebody writes.
 pub async fn a_reader_never_sees_half_a_write<H: Harness>(setup: &Setup<H>) {
+    const WRITERS: usize = 3;
     let store = setup.open().await;
     let whole = |number: u64| completed(number, body(usize::try_from(number).expect("small")));
     let answers = [whole(10), whole(40_000), whole(200_000)];
     store.put(&id(1), &answers[0]).await;
+    let writing = Arc::new(AtomicUsize::new(WRITERS));
     let tasks = (0..8).map(|task| {
-        let (store, answers) = (store.clone(), answers.clone());
+        let (store, answers, writing) = (store.clone(), answers.clone(), Arc::clone(&writing));
         async move {
-            for round in 0..20 {
-                let row = store.row(&id(1)).await;
-                assert!(answers.contains(&row.record), "a row nobody wrote");
-                if task < 3 {
-                    let next = &answers[(task + round) % answers.len()];
-                    let swap = store.swap(&id(1), Some(row.version), Some(next)).await;
-                    if let Swap::Lost(row) = swap {
-                        let row = row.expect("the row is never removed");
-                        assert!(answers.contains(&row.record), "a row nobody wrote");
-                    }
+            if task < WRITERS {
+                for round in 0..20 {
+                    write_one_of(&answers, &store, task + round).await;
+                }
+                writing.fetch_sub(1, Ordering::Relaxed);
+            } else {
+                while writing.load(Ordering::Relaxed) > 0 {
+                    let _row = one_of(&answers, store.row(&id(1)).await);
+                    tokio::task::yield_now().await;
                 }
             }
         }
     });
     together(tasks).await;
+}
+
+async fn write_one_of<S: Store + ListStore>(answers: &[Record], store: &Handle<S>, turn: usize) {
+    let row = one_of(answers, store.row(&id(1)).await);
+    let next = &answers[turn % answers.len()];
+    let swap = store.swap(&id(1), Some(row.version), Some(next)).await;
+    if let Swap::Lost(row) = swap {
+        let _row = one_of(answers, row.expect("the row is never removed"));
+    }
+}
+
+fn one_of(answers: &[Record], row: Row) -> Row {
+    assert!(answers.contains(&row.record), "a row nobody wrote");
+    row
 }
 
 /// An executor renews while a sweep takes its lease away: one of them must learn that it lost.
