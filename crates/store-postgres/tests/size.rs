@@ -23,9 +23,10 @@ const ROWS: i64 = 50_000;
 /// How many rows a sweep takes at once.
 const SWEEP: usize = 1_000;
 
-/// What the second and third filling may take beside the first, in percent. Rows that were not
-/// taken out, or whose space is not used again, would make it 200 and 300.
-const GROWTH_MAX: i64 = 130;
+/// What the second and third filling may take beside the first, in percent: what is removed while
+/// a vacuum is under way waits for the next one. Rows that were not taken out, or whose space is
+/// not used again, would make it 200 and 300.
+const GROWTH_MAX: i64 = 160;
 
 /// Far more than a vacuum of so few rows takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -60,11 +61,18 @@ async fn purge(store: &PostgresStore) {
     }
 }
 
-/// Waits until autovacuum has made the space of purged rows usable, by itself.
-async fn until_vacuumed(client: &Client) {
-    let dead = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'onlyonce_record'";
+/// Waits until autovacuum has made the space of purged rows usable, by itself. The server counts
+/// late what its connections did: before it has heard of every removal, few dead rows mean nothing.
+async fn until_vacuumed(client: &Client, removed: i64) {
+    let counted = "SELECT n_tup_del, n_dead_tup FROM pg_stat_user_tables \
+                   WHERE relname = 'onlyonce_record'";
     let vacuumed = async {
-        while client.query_one(dead, &[]).await.unwrap().get::<_, i64>(0) > ROWS / 10 {
+        loop {
+            let row = client.query_one(counted, &[]).await.unwrap();
+            let (deleted, dead): (i64, i64) = (row.get(0), row.get(1));
+            if deleted >= removed && dead <= ROWS / 10 {
+                return;
+            }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -78,18 +86,19 @@ async fn a_table_that_is_purged_and_filled_again_does_not_grow() {
     // It looks every minute by default.
     let settings = ServerOptions::default().setting("autovacuum_naptime", "1s");
     let server = migrated_with(&settings).await;
-    let store = open(&server).await;
     let client = client(&server).await;
     let answer = completed(1, vec![7; 200]);
-    let swap = store.swap(&id(1), None, Some(&answer)).await.unwrap();
+    let swap = open(&server).await.swap(&id(1), None, Some(&answer)).await;
+    let swap = swap.unwrap();
     assert!(matches!(swap, Swap::Won(_)));
     let mut sizes = Vec::new();
-    for _ in 0..3 {
+    for round in 1..=3 {
         fill(&client).await;
         let size = "SELECT pg_total_relation_size('onlyonce_record')";
         sizes.push(client.query_one(size, &[]).await.unwrap().get::<_, i64>(0));
-        purge(&store).await;
-        until_vacuumed(&client).await;
+        // Connections that end tell what they did; others may take ten seconds.
+        purge(&open(&server).await).await;
+        until_vacuumed(&client, round * ROWS).await;
     }
     println!("{sizes:?} bytes with {ROWS} rows");
     let first = *sizes.first().unwrap();
