@@ -1,9 +1,10 @@
-//! Which files of the log are the oldest and the newest, so that one that is missing at either end
-//! is noticed, too: a log that is shorter than it was looks whole.
+//! Where the log begins and ends, so that one that is missing something at either end is noticed,
+//! too: a log that is shorter than it was looks whole.
 //!
-//! Each number is in a file of its own, because another thread writes it: the newest is noted
-//! before anything in it is acknowledged, the oldest before the one before it is deleted. So the
-//! log may reach further than its ends at any crash, and never less far.
+//! Each number is in a file of its own, because another thread writes it: the newest file is noted
+//! before anything in it is acknowledged, the oldest before the one before it is deleted, and how
+//! many frames there are when the store is closed. So the log may reach further than its ends at
+//! any crash, and never less far.
 
 use std::fs;
 use std::io;
@@ -11,20 +12,33 @@ use std::path::Path;
 
 use crate::folder::write_whole;
 
-/// The names of the two files, and of those that are being written.
-pub(crate) const NAMES: [&str; 4] = ["oldest", "oldest.new", "newest", "newest.new"];
+/// The names of the files, and of those that are being written.
+pub(crate) const NAMES: [&str; 6] = [
+    "oldest",
+    "oldest.new",
+    "newest",
+    "newest.new",
+    "closed",
+    "closed.new",
+];
 
 const OLDEST: &str = "oldest";
 const NEWEST: &str = "newest";
+const CLOSED: &str = "closed";
 
 /// Notes that the log reaches up to this file.
 pub(crate) fn note_newest(folder: &Path, number: u32) -> io::Result<()> {
-    note(folder, NEWEST, number)
+    note(folder, NEWEST, number.into())
 }
 
 /// Notes that the log begins with this file.
 pub(crate) fn note_oldest(folder: &Path, number: u32) -> io::Result<()> {
-    note(folder, OLDEST, number)
+    note(folder, OLDEST, number.into())
+}
+
+/// Notes that every frame before this one was there when the store was closed.
+pub(crate) fn note_closed(folder: &Path, next_frame: u64) -> io::Result<()> {
+    note(folder, CLOSED, next_frame)
 }
 
 /// Whether it was noted where the log begins. Earlier versions did not.
@@ -34,27 +48,51 @@ pub(crate) fn knows_oldest(folder: &Path) -> bool {
 
 /// What is wrong with a log whose first and last files are these; `None` if it is as noted.
 pub(crate) fn complaint(folder: &Path, first: u32, last: u32) -> io::Result<Option<String>> {
-    let unreadable = |name| Some(format!("the file {name} of the log is damaged"));
-    for (name, is_there) in [
-        (
-            OLDEST,
-            Box::new(move |noted| first <= noted) as Box<dyn Fn(u32) -> bool>,
-        ),
-        (NEWEST, Box::new(move |noted| last >= noted)),
-    ] {
-        match read(folder, name)? {
-            None => {}
-            Some(None) => return Ok(unreadable(name)),
-            Some(Some(noted)) if is_there(noted) => {}
-            Some(Some(noted)) => {
-                return Ok(Some(format!("log file {noted}, its {name}, is missing")));
-            }
-        }
-    }
-    Ok(None)
+    let missing = |name| move |noted| format!("log file {noted}, its {name}, is missing");
+    let oldest = check(
+        folder,
+        OLDEST,
+        |noted| u64::from(first) <= noted,
+        missing(OLDEST),
+    )?;
+    let newest = || {
+        check(
+            folder,
+            NEWEST,
+            |noted| u64::from(last) >= noted,
+            missing(NEWEST),
+        )
+    };
+    oldest.map_or_else(newest, |complaint| Ok(Some(complaint)))
 }
 
-fn note(folder: &Path, name: &str, number: u32) -> io::Result<()> {
+/// What is wrong with a log that ends before this frame; `None` if it is as noted.
+pub(crate) fn complaint_of_end(folder: &Path, next_frame: u64) -> io::Result<Option<String>> {
+    let missing = |noted: u64| {
+        let last = noted.saturating_sub(1);
+        format!(
+            "the end of its log is missing: frame {next_frame} is not there, and the last one was \
+             {last} when the store was closed"
+        )
+    };
+    check(folder, CLOSED, |noted| next_frame >= noted, missing)
+}
+
+/// The complaint about a noted number that is not `fine`, or not a number.
+fn check(
+    folder: &Path,
+    name: &str,
+    fine: impl FnOnce(u64) -> bool,
+    complaint: impl FnOnce(u64) -> String,
+) -> io::Result<Option<String>> {
+    Ok(match read(folder, name)? {
+        None => None,
+        Some(None) => Some(format!("the file {name} of the log is damaged")),
+        Some(Some(noted)) => (!fine(noted)).then(|| complaint(noted)),
+    })
+}
+
+fn note(folder: &Path, name: &str, number: u64) -> io::Result<()> {
     let text = number.to_string();
     let check = crc32fast::hash(text.as_bytes());
     write_whole(folder, name, format!("{text} {check:08x}\n").as_bytes())
@@ -65,7 +103,7 @@ fn note(folder: &Path, name: &str, number: u32) -> io::Result<()> {
     clippy::option_option,
     reason = "nothing noted, and nothing readable, differ"
 )]
-fn read(folder: &Path, name: &str) -> io::Result<Option<Option<u32>>> {
+fn read(folder: &Path, name: &str) -> io::Result<Option<Option<u64>>> {
     let text = match fs::read_to_string(folder.join(name)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -16,7 +16,7 @@
 //! | `folder` | whose folder it is: lock, format, secret |
 //! | `frame`, `record` | the bytes of the log |
 //! | `segment` | one file of the log |
-//! | `ends` | which files are the oldest and the newest |
+//! | `ends` | where the log begins and ends |
 //! | `hint` | what a segment holds, so that a start need not read it |
 //! | `recovery`, `scan` | from files to memory, and what is refused on the way |
 //! | `index` | where every row is, and the unsettled rows by deadline |

@@ -187,6 +187,7 @@ impl Recovery<'_> {
         let path = log_path(self.log_folder, header.number);
         let content = fs::read(&path).map_err(self.folder.io("read the log"))?;
         let mut frames = self.scan(&content, header, None)?;
+        self.check_end(header.first_frame + frames.len() as u64)?;
         if self.is_full {
             return self.last_as_it_is(header, &path, &content, &frames);
         }
@@ -217,6 +218,16 @@ impl Recovery<'_> {
             });
         }
         self.begin(next, &last_frame, frame.number + 1)
+    }
+
+    /// Refuses a log that ends earlier than it did when the store was closed. What a crash tears
+    /// off was told to nobody; this was.
+    fn check_end(&self, next_frame: u64) -> Result<(), OpenError> {
+        let complaint = ends::complaint_of_end(self.log_folder, next_frame);
+        match complaint.map_err(self.folder.io("read the ends of the log"))? {
+            Some(reason) => Err(damaged(self.folder, reason)),
+            None => Ok(()),
+        }
     }
 
     /// The same where there is no room for a new segment: all of it is read where it is. The last

@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::answer::{self, Reply};
 use crate::batch::{Batch, Outcome, Written};
 use crate::cleaner::CleanerHandle;
+use crate::ends;
 use crate::folder;
 use crate::frame::{FrameBuilder, SEGMENT_HEADER_BYTES, SegmentHeader, new_salt};
 use crate::gather::gather;
@@ -121,6 +122,10 @@ impl Writer {
         // After a failed write nobody knows what is there.
         if !self.shared.is_stopped() {
             self.active.trim(self.active_bytes);
+            // Without it, a log that loses its end while nobody uses it looks as after a crash.
+            if let Err(error) = ends::note_closed(&self.shared.log_folder, self.next_frame) {
+                tracing::warn!(%error, "could not note where the log ends");
+            }
         }
     }
 

@@ -40,6 +40,11 @@ async fn closed_store(folder: &Path) {
     }
 }
 
+/// Makes a closed store one that was killed: nobody noted where its log ends.
+fn make_killed(folder: &Path) {
+    fs::remove_file(folder.join("log/closed")).unwrap();
+}
+
 /// Every row is right, or says that it cannot be read.
 async fn rows_are_right_or_corrupt(store: &EmbeddedStore) -> usize {
     let mut corrupt = 0;
@@ -103,6 +108,7 @@ async fn a_log_cut_in_its_last_frame_opens_and_one_cut_elsewhere_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let original = folder.path().join("original");
     closed_store(&original).await;
+    make_killed(&original);
     let files = log_files(&original);
     let (last, others) = files.split_last().unwrap();
     let whole = fs::read(last).unwrap();
@@ -142,6 +148,35 @@ async fn a_log_cut_in_its_last_frame_opens_and_one_cut_elsewhere_does_not() {
     }
 }
 
+/// A store that was closed has nothing that nobody was told of. Whatever its log misses, to the
+/// byte or to the frame, was acknowledged, and would run again.
+#[tokio::test]
+async fn a_closed_store_whose_log_was_cut_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    closed_store(&original).await;
+    // Also one that was opened since, and closed again without a write.
+    drop(try_open(&original).unwrap());
+    let last = log_files(&original).pop().unwrap();
+    let whole = fs::read(&last).unwrap();
+    for cut in 0..whole.len() {
+        let damaged = folder.path().join("damaged");
+        copy(&original, &damaged);
+        let path = damaged.join("log").join(last.file_name().unwrap());
+        fs::write(&path, &whole[..cut]).unwrap();
+        let opened = try_open(&damaged);
+        assert!(
+            matches!(opened, Err(OpenError::Damaged { .. })),
+            "{cut}: {opened:?}"
+        );
+        fs::remove_dir_all(&damaged).unwrap();
+    }
+    let mut with_zeros = whole;
+    with_zeros.extend([0; 5000]);
+    fs::write(&last, with_zeros).unwrap();
+    assert!(try_open(&original).is_ok());
+}
+
 /// After a power cut the last frame may have holes where sectors did not reach the disk. It was
 /// not acknowledged, so the store must open without it. The same frame with a flipped bit and no
 /// hole may have been acknowledged, so the store must not.
@@ -153,6 +188,7 @@ async fn a_last_frame_with_a_hole_is_torn_and_one_with_a_flipped_bit_is_damaged(
     win(&store, &id(0), None, Some(&executing(9))).await;
     win(&store, &id(1), None, Some(&completed(9, 5000))).await;
     drop(store);
+    make_killed(&original);
     let file = log_files(&original).pop().unwrap();
     let whole = fs::read(&file).unwrap();
     let mut with_hole = whole.clone();
@@ -180,6 +216,7 @@ async fn crashed_store(folder: &Path, filler: usize) -> (PathBuf, Range<usize>) 
     win(&store, &id(0), None, Some(&completed(9, filler))).await;
     win(&store, &id(1), None, Some(&completed(9, 3000))).await;
     drop(store);
+    make_killed(folder);
     let file = log_files(folder).pop().unwrap();
     let mut bytes = fs::read(&file).unwrap();
     let begin = bytes.windows(4).rposition(|bytes| bytes == b"frm1");
@@ -368,7 +405,7 @@ async fn a_missing_log_file_is_damage() {
 async fn damaged_ends_of_the_log_are_damage() {
     let folder = tempfile::tempdir().unwrap();
     closed_store(folder.path()).await;
-    for name in ["oldest", "newest"] {
+    for name in ["oldest", "newest", "closed"] {
         let path = folder.path().join("log").join(name);
         let whole = fs::read(&path).unwrap();
         for content in [&b""[..], b"1", b"7 00000000\n", b"\xff\xff"] {
@@ -404,7 +441,7 @@ fn make_first_version(folder: &Path) {
         }
         fs::write(&file, bytes).unwrap();
     }
-    for name in ["oldest", "newest"] {
+    for name in ["oldest", "newest", "closed"] {
         fs::remove_file(folder.join("log").join(name)).unwrap();
     }
 }
@@ -455,6 +492,7 @@ async fn an_answer_that_imitates_a_frame_does_not_turn_a_torn_end_into_damage() 
     let body = imitation.repeat(20);
     win(&store, &id(1), None, Some(&answered(&body))).await;
     drop(store);
+    make_killed(folder.path());
     let file = log_files(folder.path()).pop().unwrap();
     let bytes = fs::read(&file).unwrap();
     let found = bytes.windows(32).filter(|window| *window == imitation);
