@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::folder::write_whole;
+use crate::folder::{put_new, write_new, write_whole};
 
 /// The names of the files, and of those that are being written.
 pub(crate) const NAMES: [&str; 6] = [
@@ -26,9 +26,13 @@ const OLDEST: &str = "oldest";
 const NEWEST: &str = "newest";
 const CLOSED: &str = "closed";
 
-/// Notes that the log reaches up to this file.
-pub(crate) fn note_newest(folder: &Path, number: u32) -> io::Result<()> {
-    note(folder, NEWEST, number.into())
+/// Writes down that the log reaches up to this file. It counts from [`put_newest`] on.
+pub(crate) fn write_newest(folder: &Path, number: u32) -> io::Result<()> {
+    write_new(folder, NEWEST, text(number.into()).as_bytes())
+}
+
+pub(crate) fn put_newest(folder: &Path) -> io::Result<()> {
+    put_new(folder, NEWEST)
 }
 
 /// Notes that the log begins with this file.
@@ -93,9 +97,13 @@ fn check(
 }
 
 fn note(folder: &Path, name: &str, number: u64) -> io::Result<()> {
+    write_whole(folder, name, text(number).as_bytes())
+}
+
+fn text(number: u64) -> String {
     let text = number.to_string();
     let check = crc32fast::hash(text.as_bytes());
-    write_whole(folder, name, format!("{text} {check:08x}\n").as_bytes())
+    format!("{text} {check:08x}\n")
 }
 
 /// What was noted: nothing, nonsense, or a number.

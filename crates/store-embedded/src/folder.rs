@@ -143,12 +143,25 @@ pub(crate) fn secret(folder: &Path, candidate: [u8; 32], had_frames: bool) -> io
 
 /// Writes a file that appears whole or not at all.
 pub(crate) fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = folder.join(format!("{name}.new"));
-    let mut file = private_file(&unfinished)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, folder.join(name))?;
+    write_new(folder, name, bytes)?;
+    put_new(folder, name)?;
     sync_folder(folder)
+}
+
+/// Writes what is to become the file `name`, beside it.
+pub(crate) fn write_new(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut file = private_file(&new_path(folder, name))?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Puts what [`write_new`] wrote in the place of the file `name`.
+pub(crate) fn put_new(folder: &Path, name: &str) -> io::Result<()> {
+    fs::rename(new_path(folder, name), folder.join(name))
+}
+
+fn new_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.new"))
 }
 
 fn io_error(folder: &Path, action: &'static str, source: io::Error) -> OpenError {
@@ -229,8 +242,18 @@ pub(crate) fn private_file(path: &Path) -> io::Result<File> {
 
 /// Makes names in a folder durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        File::open(path)?.sync_all()?;
+    Names::open(path)?.sync()
+}
+
+/// The names in a folder, to be made durable without opening anything more.
+pub(crate) struct Names(Option<File>);
+
+impl Names {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(cfg!(unix).then(|| File::open(path)).transpose()?))
     }
-    Ok(())
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), File::sync_all)
+    }
 }

@@ -49,47 +49,55 @@ pub(crate) fn version(log: &Log, id: &RecordId) -> Result<Option<Version>, Store
     Ok(None)
 }
 
-pub(crate) fn due(log: &Log, now: Timestamp, limit: usize) -> Result<Vec<RecordId>, StoreError> {
+pub(crate) fn due(log: &Log, now: Timestamp, limit: usize) -> Vec<RecordId> {
     let mut due = log.open.due(now, limit);
     for segment in log.segments() {
-        due_in(log, &segment, now, limit, &mut due)?;
+        due_in(log, &segment, now, limit, &mut due);
     }
     due.sort_unstable();
     // A row that was moved to another segment meanwhile is found in both.
     due.dedup();
     due.truncate(limit);
-    Ok(due.into_iter().map(|(_, id)| id).collect())
+    due.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Adds what is due in one segment, and lets the segment forget what is dead.
+/// Adds what is due in one segment, and lets the segment forget what is dead. A place that the disk
+/// does not give is passed over: it must not keep every other row from being looked after.
 fn due_in(
     log: &Log,
     segment: &Segment,
     now: Timestamp,
     limit: usize,
     due: &mut Vec<(Timestamp, RecordId)>,
-) -> Result<(), StoreError> {
-    let mut found = 0;
+) {
+    let (mut found, mut passed_over, mut failure) = (0, 0, None);
     while found < limit {
-        let deadlines = segment.due(now, found, DUE_STEP);
+        let deadlines = segment.due(now, found + passed_over, DUE_STEP);
         if deadlines.is_empty() {
             break;
         }
         let mut dead = BTreeSet::new();
         for (deadline, offset) in deadlines {
-            match live_id(log, segment, offset).map_err(|error| unreadable(&error))? {
-                Some(id) => {
+            match live_id(log, segment, offset) {
+                Ok(Some(id)) => {
                     due.push((deadline, id));
                     found += 1;
                 }
-                None => {
+                Ok(None) => {
                     dead.insert((deadline, offset));
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    passed_over += 1;
                 }
             }
         }
         segment.forget_deadlines(&dead);
     }
-    Ok(())
+    if let Some(error) = failure {
+        let number = segment.number;
+        tracing::error!(number, rows = passed_over, %error, "the log cannot be read: check the disk");
+    }
 }
 
 /// The id of the record at `offset`, if it is still what its id has. A record whose header was

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use onlyonce_core::Timestamp;
 
 use crate::ends;
-use crate::folder::{private_file, sync_folder};
+use crate::folder::{Names, private_file};
 use crate::frame::SegmentHeader;
 use crate::record::{RECORD_HEADER_BYTES, StoredRow};
 
@@ -20,6 +20,9 @@ use crate::record::{RECORD_HEADER_BYTES, StoredRow};
 /// does not grow: those need no write to the file system's own tables, and take two thirds of the
 /// time. More makes the one that grows it slower.
 pub(crate) const ZEROS_BYTES: usize = 256 * 1024;
+
+/// The name of a segment that is not part of the log yet.
+const UNFINISHED: &str = "unfinished";
 
 static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
 
@@ -232,19 +235,49 @@ pub(crate) fn log_number(name: &str) -> Option<u32> {
 /// Makes a segment that begins with these frames. It appears whole or not at all, in place of one
 /// with the same number.
 pub(crate) fn create(folder: &Path, header: &SegmentHeader, frames: &[u8]) -> io::Result<Segment> {
-    let unfinished = folder.join("unfinished");
-    let mut file = private_file(&unfinished)?;
-    file.write_all(&header.encode())?;
-    file.write_all(frames)?;
-    file.sync_all()?;
-    std::fs::rename(&unfinished, log_path(folder, header.number))?;
-    sync_folder(folder)?;
-    ends::note_newest(folder, header.number)?;
-    let growing = Deadlines::Growing(BTreeSet::new());
-    Ok(Segment {
-        salt: header.salt,
-        ..Segment::new(header.number, file, 0, growing)
-    })
+    Prepared::new(folder, header, frames)?.begin()
+}
+
+/// A segment that is not part of the log yet. Whatever needs room or a file handle has been done, so
+/// that [`begin`](Self::begin) does not fail half-way for the want of either.
+pub(crate) struct Prepared<'a> {
+    folder: &'a Path,
+    names: Names,
+    number: u32,
+    salt: u32,
+    file: File,
+}
+
+impl<'a> Prepared<'a> {
+    /// Changes nothing that a log is read from.
+    pub(crate) fn new(folder: &'a Path, header: &SegmentHeader, frames: &[u8]) -> io::Result<Self> {
+        let mut file = private_file(&folder.join(UNFINISHED))?;
+        file.write_all(&header.encode())?;
+        file.write_all(frames)?;
+        file.sync_all()?;
+        ends::write_newest(folder, header.number)?;
+        Ok(Self {
+            folder,
+            names: Names::open(folder)?,
+            number: header.number,
+            salt: header.salt,
+            file,
+        })
+    }
+
+    /// Makes it the last segment of the log. After an error nobody knows whether it is.
+    pub(crate) fn begin(self) -> io::Result<Segment> {
+        let path = log_path(self.folder, self.number);
+        std::fs::rename(self.folder.join(UNFINISHED), path)?;
+        self.names.sync()?;
+        ends::put_newest(self.folder)?;
+        self.names.sync()?;
+        let growing = Deadlines::Growing(BTreeSet::new());
+        Ok(Segment {
+            salt: self.salt,
+            ..Segment::new(self.number, self.file, 0, growing)
+        })
+    }
 }
 
 /// Writes a frame again where it is, and makes it durable there: that needs no room.

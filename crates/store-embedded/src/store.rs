@@ -48,6 +48,8 @@ pub struct EmbeddedStore {
 struct Inner {
     running: Running,
     large_rows: Arc<Semaphore>,
+    /// How many units all large rows have together.
+    units: u32,
     record_bytes_max: u64,
 }
 
@@ -62,17 +64,18 @@ struct Running {
 
 impl EmbeddedStore {
     /// Opens the store in a folder, making it if it is not there. Blocks while it reads the
-    /// journal: call it before serving, not inside a busy task.
+    /// log: call it before serving, not inside a busy task.
     ///
     /// # Errors
     /// When the folder is in use, not an onlyonce store, of a newer format, or damaged.
     pub fn open(options: &EmbeddedOptions) -> Result<Self, OpenError> {
-        let permits = usize::try_from(options.queue_bytes_max / PERMIT_BYTES)
-            .unwrap_or(usize::MAX)
-            .clamp(1, Semaphore::MAX_PERMITS);
+        let units = options.queue_bytes_max / PERMIT_BYTES;
+        let units = u32::try_from(units).unwrap_or(u32::MAX).max(1);
+        let permits = usize::try_from(units).unwrap_or(usize::MAX);
         let inner = Inner {
             running: start(options)?,
-            large_rows: Arc::new(Semaphore::new(permits)),
+            large_rows: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
+            units,
             record_bytes_max: options.record_bytes_max,
         };
         Ok(Self {
@@ -108,8 +111,11 @@ impl EmbeddedStore {
         if u64::from(row.header.record_bytes()) <= LARGE_ROW_BYTES {
             return Ok(None);
         }
-        let units =
-            u32::try_from(u64::from(row.header.record_bytes()) / PERMIT_BYTES).unwrap_or(u32::MAX);
+        let units = u64::from(row.header.record_bytes()) / PERMIT_BYTES;
+        // The largest row takes all there is, where rounding would have it ask for more.
+        let units = u32::try_from(units)
+            .unwrap_or(u32::MAX)
+            .min(self.inner.units);
         let room = Arc::clone(&self.inner.large_rows);
         match room.acquire_many_owned(units).await {
             Ok(permit) => Ok(Some(permit)),
@@ -180,7 +186,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordId>, StoreError> {
-        reader::due(&self.shared().log, now, limit)
+        Ok(reader::due(&self.shared().log, now, limit))
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
@@ -249,6 +255,7 @@ fn start(options: &EmbeddedOptions) -> Result<Running, OpenError> {
         next_frame: recovered.next_frame,
         had_frames: recovered.next_frame > 1,
         next_version: recovered.next_version,
+        is_stretched: false,
         buffer: Vec::new(),
     };
     let cleaner = spawn(&folder, "onlyonce-cleaner", move || cleaner.run())?;

@@ -30,11 +30,15 @@ use crate::hint::Entries;
 use crate::reader;
 use crate::record::{NewRecord, RECORD_HEADER_BYTES, RecordHeader};
 use crate::recovery::Sealed;
-use crate::segment::{self, Place, Segment, ZEROS_BYTES};
+use crate::segment::{Place, Prepared, Segment, ZEROS_BYTES};
 use crate::shared::Shared;
 
 /// A buffer that one large frame has blown up is not kept.
 const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How many times its limit a segment may have when no other can be begun. With the largest limits
+/// that leaves every place below 4 GiB.
+const SEGMENT_STRETCH: u64 = 2;
 
 type Single<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -85,6 +89,8 @@ pub(crate) struct Writer {
     /// Whether anything was written before the store was opened.
     pub(crate) had_frames: bool,
     pub(crate) next_version: u64,
+    /// Whether the active segment is full, and goes on for the want of another.
+    pub(crate) is_stretched: bool,
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -260,9 +266,11 @@ impl Writer {
         }
     }
 
-    /// Goes on in a new segment when this one is full.
+    /// Goes on in a new segment when this one is full, or here while there cannot be one: the
+    /// process may be out of file handles, which passes.
     fn make_room(&mut self) -> io::Result<()> {
-        if self.active_bytes < self.limits.segment_bytes_max || self.shared.is_stopped() {
+        let full_at = self.limits.segment_bytes_max;
+        if self.active_bytes < full_at || self.shared.is_stopped() {
             return Ok(());
         }
         let header = SegmentHeader {
@@ -272,7 +280,18 @@ impl Writer {
             next_version: self.next_version,
             time: self.shared.clock.now(),
         };
-        let next = segment::create(&self.shared.log_folder, &header, &[])?;
+        let shared = Arc::clone(&self.shared);
+        let next = match Prepared::new(&shared.log_folder, &header, &[]) {
+            Ok(prepared) => prepared.begin()?,
+            Err(error) if self.active_bytes < full_at.saturating_mul(SEGMENT_STRETCH) => {
+                if !std::mem::replace(&mut self.is_stretched, true) {
+                    tracing::warn!(%error, "could not begin a new log file; the last one grows");
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.is_stretched = false;
         let full = std::mem::replace(&mut self.active, Arc::new(next));
         full.seal(self.active_bytes);
         self.active_bytes = SEGMENT_HEADER_BYTES as u64;

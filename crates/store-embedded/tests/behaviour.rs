@@ -314,3 +314,42 @@ async fn reads_go_on_while_large_batches_are_synced() {
         "{loads} loads beside {syncs_seen} syncs"
     );
 }
+
+/// A new file of the log cannot be begun, as when the process is out of file handles: the last one
+/// grows meanwhile, to twice its size, and nothing stops before that.
+#[tokio::test]
+async fn a_log_goes_on_in_its_last_file_while_there_cannot_be_another() {
+    const BYTES: u64 = 16 * 1024;
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_small(folder.path(), BYTES);
+    let in_the_way = folder.path().join("log/unfinished");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let last_bytes = || {
+        let last = log_files(folder.path()).pop().unwrap();
+        std::fs::metadata(last).unwrap().len()
+    };
+    let mut written = 0;
+    while last_bytes() < BYTES + BYTES / 2 {
+        win(&store, &id(written), None, Some(&completed(9, 1000))).await;
+        written += 1;
+    }
+    assert_eq!(log_files(folder.path()).len(), 1);
+    std::fs::remove_dir(&in_the_way).unwrap();
+    win(&store, &id(written), None, Some(&completed(9, 1000))).await;
+    assert_eq!(log_files(folder.path()).len(), 2, "the next file is begun");
+    drop(store);
+    let store = open_small(folder.path(), BYTES);
+    for number in 0..=written {
+        assert!(store.load(&id(number)).await.unwrap().is_some());
+    }
+    std::fs::create_dir(&in_the_way).unwrap();
+    let stopped = loop {
+        written += 1;
+        let row = completed(9, 1000);
+        match store.swap(&id(written), None, Some(&row)).await {
+            Ok(_) => assert!(last_bytes() < 3 * BYTES, "it grows without end"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(stopped, StoreError::Stopped { .. }), "{stopped}");
+}

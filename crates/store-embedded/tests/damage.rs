@@ -692,3 +692,22 @@ async fn a_deletion_that_fails_leaves_no_gap_in_the_log() {
     fs::rename(&aside, &first).unwrap();
     assert!(try_open(&path).is_ok());
 }
+
+/// A place of the disk that cannot be read keeps nothing else from being looked after.
+#[tokio::test]
+async fn a_row_that_cannot_be_read_does_not_keep_others_from_being_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_small(folder.path(), 2048);
+    for number in 0..20 {
+        win(&store, &id(number), None, Some(&completed(number, 300))).await;
+    }
+    let files = log_files(folder.path());
+    assert!(files.len() > 3, "vacuous");
+    // What is not in the file cannot be read from it.
+    let cut = fs::File::options().write(true).open(&files[1]).unwrap();
+    cut.set_len(44).unwrap();
+    let due = store.due(at(1_000), 100).await.unwrap();
+    assert!(due.len() > 10 && due.len() < 20, "{}", due.len());
+    assert!(due.contains(&id(0)) && due.contains(&id(19)));
+    assert_eq!(store.due(at(1_000), 100).await.unwrap(), due);
+}
