@@ -26,6 +26,7 @@ mod copy;
 mod demo;
 mod forward;
 mod framing;
+mod handles;
 mod inbound;
 mod listener;
 mod logging;

@@ -30,7 +30,7 @@ use crate::store::{self, Opened};
 use crate::telemetry::{Prepared, Sending, Telemetry, Traced, TracedRequest};
 use crate::upstream::{Connector, Limits, Upstream};
 use crate::workers::Workers;
-use crate::{admin, principal, tls};
+use crate::{admin, handles, principal, tls};
 
 /// A gateway that accepts connections.
 pub(crate) struct Gateway {
@@ -61,6 +61,7 @@ impl Gateway {
     /// # Errors
     /// With the setting to change.
     pub(crate) async fn start(config: Config) -> Result<Self, String> {
+        handles::raise(&config);
         let counts = Arc::new(Counts::default());
         let operators = admin::operators(&config.operators)?;
         let (engine, watching, telemetry) = Box::pin(engine(&config, &counts)).await?;
