@@ -10,12 +10,30 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use onlyonce_http::{Body, ReplayCheck};
 
 use crate::forward::{Peer, Rewriting};
 use crate::request_id::About;
 use crate::upstream::Upstream;
+
+/// What describes the request itself: its body, the state that it wants to meet, the part or the
+/// method that it means. The question has none of these.
+const ABOUT_THE_WRITE: [HeaderName; 13] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::EXPECT,
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+    header::IF_RANGE,
+    header::RANGE,
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
 
 /// Asks `path` on the upstream.
 pub(crate) struct AuthCheck {
@@ -45,9 +63,9 @@ impl AuthCheck {
         let mut question = Request::new(Body::empty());
         *question.method_mut() = Method::GET;
         *question.uri_mut() = Uri::from(self.path.clone());
-        // Whatever names the caller comes along; what describes the body does not.
+        // Whatever names the caller comes along.
         *question.headers_mut() = request.headers.clone();
-        for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::EXPECT] {
+        for name in ABOUT_THE_WRITE {
             question.headers_mut().remove(name);
         }
         // An HTTP/2 request names its host in the target, which is replaced here.

@@ -89,6 +89,9 @@ impl Rewriting {
         let trailers = wants_trailers(headers);
         strip_hop_by_hop(headers);
         strip_own(headers);
+        if !self.http2 {
+            join_cookies(headers);
+        }
         if let Some(protocol) = protocol {
             append(headers, header::CONNECTION, &UPGRADE);
             headers.insert(header::UPGRADE, protocol);
@@ -158,9 +161,23 @@ impl Rewriting {
     }
 }
 
-/// The name that the client asked for: `Host`, or the authority of an HTTP/2 request.
+/// Makes one line of several `Cookie` lines, which HTTP/2 clients send and HTTP/1 does not know.
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<_> = headers.get_all(header::COOKIE).iter().collect();
+    if lines.len() < 2 {
+        return;
+    }
+    let bytes: Vec<_> = lines.iter().map(|line| line.as_bytes()).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&bytes.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+/// The name that the client asked for: `Host`, or the authority of an HTTP/2 request, without the
+/// user that it may name.
 fn host_of<B>(request: &Request<B>) -> Option<HeaderValue> {
     let authority = request.uri().authority().map(Authority::as_str);
+    let authority = authority.and_then(|authority| authority.rsplit('@').next());
     authority
         .and_then(|authority| HeaderValue::from_str(authority).ok())
         .or_else(|| request.headers().get(header::HOST).cloned())

@@ -26,7 +26,7 @@ use uuid::Uuid;
 use crate::forward::{Peer, Rewriting, strip_hop_by_hop};
 use crate::reconcile::Names;
 use crate::request_id::About;
-use crate::upstream::{AnswerBody, Failure, RequestBody, Upstream};
+use crate::upstream::{AnswerBody, Failure, Handed, RequestBody, Upstream};
 
 /// Tells the upstream which execution a request is.
 const EXECUTION: HeaderName = HeaderName::from_static("onlyonce-execution");
@@ -109,17 +109,13 @@ impl Shared {
             let why = format!("its names could not be stored: {error}");
             return failed(&Failure::NeverSent(why));
         }
-        // A task that was kept waiting past its lease must not begin the effect now.
-        if !execution.is_held() {
-            let late = Failure::NeverSent("the key was lost before anything was sent".into());
-            return failed(&late);
-        }
         let mut request = request;
         self.rewrite(&mut request, false);
         self.tell_execution(&execution, request.headers_mut());
         self.names.tell(&execution, request.headers_mut());
-        let end = Instant::now() + self.total_timeout;
-        match tokio::time::timeout_at(end, self.upstream.send(request)).await {
+        let (end, handed) = (Instant::now() + self.total_timeout, Handed::default());
+        let sending = self.upstream.send_telling(request, &handed);
+        match tokio::time::timeout_at(end, sending).await {
             Ok(Ok(answer)) if is_early_success(&answer) => {
                 let why = "it answered before the request was sent".into();
                 failed(&Failure::MaybeSent(why))
@@ -131,7 +127,11 @@ impl Shared {
                 answered(answer)
             }
             Ok(Err(failure)) => failed(&failure),
-            Err(_) => failed(&Failure::TimedOut(self.total_timeout)),
+            Err(_) if handed.get() => failed(&Failure::TimedOut(self.total_timeout)),
+            Err(_) => {
+                let why = format!("no connection within {:?}", self.total_timeout);
+                failed(&Failure::NeverSent(why))
+            }
         }
     }
 

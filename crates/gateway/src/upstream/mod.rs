@@ -11,7 +11,7 @@ mod pool;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use http::{Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
+use onlyonce_http::Execution;
 use tokio::time::Instant;
 
 pub(crate) use body::{AnswerBody, Timed};
@@ -86,6 +87,27 @@ fn names_connection(headers: &HeaderMap) -> bool {
         let is = |known: &&[u8]| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(known));
         SCHEMES.iter().any(is)
     })
+}
+
+/// Whether a connection has a request: from then on something of it may have been sent.
+#[derive(Debug, Default)]
+pub(crate) struct Handed(AtomicBool);
+
+impl Handed {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, handed: bool) {
+        self.0.store(handed, Ordering::Relaxed);
+    }
+}
+
+/// Whether a request executes a key that is no longer its own. Asked right before it is handed to a
+/// connection: a process may stall anywhere before, and others may have decided about the key since.
+fn is_too_late(request: &Request<RequestBody>) -> bool {
+    let execution = request.extensions().get::<Execution>();
+    execution.is_some_and(|execution| !execution.is_held())
 }
 
 /// One address of the upstream.
@@ -158,11 +180,21 @@ impl Upstream {
     /// Sends a request once and gives the answer's head.
     pub(crate) async fn send(
         &self,
+        request: Box<Request<RequestBody>>,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        self.send_telling(request, &Handed::default()).await
+    }
+
+    /// The same, for a caller that may give up waiting and then has to know how far it came. A
+    /// request that executes is not begun after its lease, however long a connection took.
+    pub(crate) async fn send_telling(
+        &self,
         mut request: Box<Request<RequestBody>>,
+        handed: &Handed,
     ) -> Result<Response<AnswerBody>, Failure> {
         let mut unreached = Failure::NeverSent("no upstream address is configured".into());
         for address in self.candidates() {
-            match self.send_to(address, request).await {
+            match self.send_to(address, request, handed).await {
                 Ok(response) => return Ok(response),
                 Err((failure, Some(unsent))) => {
                     address
@@ -206,6 +238,7 @@ impl Upstream {
         &self,
         address: &Address,
         mut request: Box<Request<RequestBody>>,
+        handed: &Handed,
     ) -> Result<Response<AnswerBody>, (Failure, Unsent)> {
         let Some(pool) = address.pool() else {
             let none = Failure::NeverSent("there is no pool of connections".into());
@@ -213,7 +246,7 @@ impl Upstream {
         };
         // A pooled connection may turn out closed before anything was sent on it.
         while let Some(lease) = pool.take().await {
-            match self.send_on(lease, request).await {
+            match self.send_on(lease, request, handed).await {
                 Err((Failure::NeverSent(_), Some(unsent))) => request = unsent,
                 result => return result,
             }
@@ -223,7 +256,8 @@ impl Upstream {
             Ok((sender, written)) => {
                 address.down_until.store(0, Ordering::Relaxed);
                 address.set_error(None);
-                self.send_on(pool.lease(sender, written), request).await
+                self.send_on(pool.lease(sender, written), request, handed)
+                    .await
             }
             Err(failure) => Err((failure, Some(request))),
         }
@@ -233,7 +267,13 @@ impl Upstream {
         &self,
         mut lease: Lease,
         request: Box<Request<RequestBody>>,
+        handed: &Handed,
     ) -> Result<Response<AnswerBody>, (Failure, Unsent)> {
+        if is_too_late(&request) {
+            lease.give_back();
+            let late = Failure::NeverSent("the key was lost before anything was sent".into());
+            return Err((late, None));
+        }
         let before = lease.written.bytes();
         let shared = matches!(lease.sender, Sender::Http2(_));
         let ends_in_head = request.body().is_end_stream();
@@ -242,6 +282,7 @@ impl Upstream {
         let binds = names_connection(request.headers());
         let uploads = !request.body().is_whole() && !ends_in_head;
         let written = uploads.then(|| lease.written.clone());
+        handed.set(true);
         let answer = self.in_time(lease.sender.send(*request), written.as_ref());
         match answer.await {
             Some(Ok(response)) => {
@@ -253,6 +294,7 @@ impl Upstream {
             Some(Err(mut error)) => {
                 if let Some(unsent) = error.take_message() {
                     // The connection never took it.
+                    handed.set(false);
                     let text = failure::describe(error.error());
                     return Err((Failure::NeverSent(text), Some(Box::new(unsent))));
                 }

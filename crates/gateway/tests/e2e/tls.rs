@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use onlyonce_conformance::fault_proxy::{Fault, FaultProxy, Plan};
 use onlyonce_conformance::http_suite::{Answer, Upstream, serve};
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -14,7 +16,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::framing::{AMBIGUOUS, ambiguous};
 use crate::http2;
-use crate::kit::{Authority, Call, Setup, Stage, UNKNOWN, UNREACHABLE, call_over, send_to, soon};
+use crate::kit::{
+    Authority, Call, Gateway, Setup, Stage, UNKNOWN, UNREACHABLE, call_over, send_to, soon,
+};
 use crate::lost::OK;
 
 async fn connect(
@@ -242,6 +246,57 @@ async fn an_answer_that_ends_without_close_notify_is_unknown() {
         }
         assert_eq!(requests.load(Ordering::SeqCst), 1);
     }
+}
+
+/// A gateway whose upstream makes it wait for TLS: what it sends is not read.
+async fn kept_waiting(times: &str, config: &str) -> (Gateway, FaultProxy, Arc<AtomicUsize>) {
+    let authority = Authority::new("ca");
+    let (url, requests) = upstream(&authority, "localhost", OK, true).await;
+    let port: u16 = url
+        .rsplit(':')
+        .next()
+        .expect("a port")
+        .parse()
+        .expect("one");
+    let proxy = FaultProxy::start(([127, 0, 0, 1], port).into()).expect("a proxy");
+    proxy.set(Plan::to_server(Fault::Pause)).await;
+    let setup = Setup::to(&format!("https://localhost:{}", proxy.address().port()));
+    let trusted = setup.file("ca.pem", authority.pem());
+    let config = format!("{config}\n[upstream]\nca_file = {trusted:?}\n{times}");
+    (setup.config(&config).start().await, proxy, requests)
+}
+
+/// A process that is stopped while it connects, for longer than its lease: others may have decided
+/// about the key meanwhile, even that it may run again. It must not be sent any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_whose_lease_ends_while_connecting_is_not_sent() {
+    let lease = "lease = \"1s\"\n[engine]\nstore_timeout = \"300ms\"";
+    let (gateway, proxy, requests) = kept_waiting("connect_timeout = \"30s\"", lease).await;
+    let address = gateway.address;
+    let running = tokio::spawn(async move { send_to(address, &Call::payment("k")).await });
+    proxy.until(|counts| counts.connections == 1).await;
+    gateway.signal("STOP").await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    proxy.mend().await;
+    gateway.signal("CONT").await;
+    let answer = soon(running).await.expect("a client");
+    assert_ne!(answer.status.as_u16(), 201, "{answer:?}");
+    assert_eq!(requests.load(Ordering::SeqCst), 0, "sent after its lease");
+}
+
+/// The time for a request is over before there is a connection: nothing was sent, so the key is
+/// free, and its retry executes.
+#[tokio::test(flavor = "multi_thread")]
+async fn time_that_runs_out_while_connecting_leaves_the_key_free() {
+    let times = "connect_timeout = \"30s\"\ntotal_timeout = \"300ms\"";
+    let (gateway, proxy, requests) = kept_waiting(times, "").await;
+    let call = Call::payment("k");
+    let answer = send_to(gateway.address, &call).await;
+    answer.assert_problem(503, UNREACHABLE);
+    proxy.mend().await;
+    let answer = send_to(gateway.address, &call).await;
+    assert_eq!((answer.status.as_u16(), answer.is_replay()), (201, false));
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
 }
 
 fn speaking(authority: &Authority, protocols: &[&str]) -> ClientConfig {
