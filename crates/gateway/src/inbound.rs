@@ -1,18 +1,21 @@
 //! A client's connection as hyper reads it: nothing ambiguous, and nobody who keeps it for nothing.
 //!
 //! [`Inbound`] follows the requests on their way in ([`Framing`]) and ends waits: for the rest of a
-//! head that has begun, and for the next request of a connection that has none. [`Talk`] is what it
-//! must know of the requests themselves; each of them is an [`Open`] until its answer was sent.
+//! head that has begun, for the next request of a connection that has none, and for a client that
+//! does not take its answer. [`Talk`] is what it must know of the requests themselves; each of them
+//! is an [`Open`] until its answer was sent.
 
+use std::collections::BTreeSet;
 use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Buf;
+use bytes::Bytes;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -22,6 +25,10 @@ use crate::framing::{Framing, Phase, SPOILT};
 /// How many requests more than it let come to an answer a client may take back. As many as it may
 /// have open at once: a client that leaves takes all of them back.
 const RESETS_MAX: u64 = 256;
+
+/// An HTTP/2 client gets its answers in pieces of at most this size, each of which it has to take in
+/// time.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// What is known of the requests on one connection.
 #[derive(Debug)]
@@ -36,6 +43,9 @@ pub(crate) struct Talk {
     /// Whether the connection speaks another protocol by now.
     switched: AtomicBool,
     flooded: AtomicBool,
+    /// Since when each answer waits for its client, told apart by numbers.
+    waits: Mutex<BTreeSet<(Instant, u64)>>,
+    next_wait: AtomicU64,
 }
 
 impl Talk {
@@ -48,16 +58,39 @@ impl Talk {
             last_end_ms: AtomicU64::new(0),
             switched: AtomicBool::new(false),
             flooded: AtomicBool::new(false),
+            waits: Mutex::default(),
+            next_wait: AtomicU64::new(0),
         })
     }
 
     /// A request has come.
-    pub(crate) fn open(self: &Arc<Self>) -> Open {
+    pub(crate) fn open(self: &Arc<Self>, version: Version) -> Open {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Open {
             talk: Arc::clone(self),
             answered: false,
+            is_http2: version == Version::HTTP_2,
         }
+    }
+
+    /// From now on it is the client's turn, until this is dropped.
+    fn wait(self: &Arc<Self>) -> Wait {
+        let number = self.next_wait.fetch_add(1, Ordering::Relaxed);
+        let since = (Instant::now(), number);
+        self.waits().insert(since);
+        Wait {
+            talk: Arc::clone(self),
+            since,
+        }
+    }
+
+    /// Since when an answer waits for its client, of all that do.
+    fn waits_since(&self) -> Option<Instant> {
+        self.waits().first().map(|(since, _)| *since)
+    }
+
+    fn waits(&self) -> MutexGuard<'_, BTreeSet<(Instant, u64)>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether any request has come.
@@ -96,11 +129,37 @@ impl Talk {
     }
 }
 
+/// An answer that waits for its client.
+#[derive(Debug)]
+struct Wait {
+    talk: Arc<Talk>,
+    since: (Instant, u64),
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.talk.waits().remove(&self.since);
+    }
+}
+
+/// A piece of an answer, which waits until the connection has let go of it.
+struct Piece {
+    bytes: Bytes,
+    _wait: Wait,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// A request, until its answer was sent or nobody wants it any more.
 #[derive(Debug)]
 pub(crate) struct Open {
     talk: Arc<Talk>,
     answered: bool,
+    is_http2: bool,
 }
 
 impl Open {
@@ -112,7 +171,14 @@ impl Open {
     /// An answer that keeps the request open until all of it was taken.
     pub(crate) fn over<B: Body>(mut self, body: B) -> Answering<B> {
         self.answered = body.is_end_stream();
-        Answering { body, open: self }
+        // What HTTP/1.1 does not get rid of is seen where it is written.
+        let waits = self.is_http2 && !self.answered;
+        Answering {
+            body,
+            rest: Bytes::new(),
+            wait: waits.then(|| self.talk.wait()),
+            open: self,
+        }
     }
 }
 
@@ -123,24 +189,61 @@ impl Drop for Open {
 }
 
 /// The body of an answer on its way out.
+///
+/// On an HTTP/2 connection every answer has a window of its own, and one that a client keeps shut
+/// holds its answer in memory while the connection looks alive.
 pub(crate) struct Answering<B> {
     body: B,
+    /// What is left of a frame that goes out in pieces.
+    rest: Bytes,
+    /// While the client has no room for more.
+    wait: Option<Wait>,
     open: Open,
 }
 
-impl<B> Body for Answering<B>
-where
-    B: Body + Unpin,
-    B::Data: Buf,
-{
-    type Data = B::Data;
+impl<B: Body> Answering<B> {
+    /// The next piece of what is left.
+    fn piece(&mut self) -> Bytes {
+        let bytes = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        let talk = &self.open.talk;
+        let is_over = self.rest.is_empty() && self.body.is_end_stream();
+        self.open.answered = is_over;
+        self.wait = (!is_over).then(|| talk.wait());
+        Bytes::from_owner(Piece {
+            bytes,
+            _wait: talk.wait(),
+        })
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Answering<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        // Whoever asks for more has room for it.
+        self.wait = None;
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(self.piece()))));
+        }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if self.open.is_http2
+            && let Some(Ok(data)) = frame
+        {
+            return Poll::Ready(Some(Ok(match data.into_data() {
+                Ok(data) => {
+                    self.rest = data;
+                    Frame::data(self.piece())
+                }
+                Err(trailers) => {
+                    self.open.answered = true;
+                    trailers
+                }
+            })));
+        }
         // An error is the upstream's doing: the client has not taken anything back.
         if !matches!(frame, Some(Ok(_))) || self.body.is_end_stream() {
             self.open.answered = true;
@@ -149,11 +252,17 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, of_body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
@@ -164,6 +273,16 @@ pub(crate) struct Patience {
     pub(crate) head: Duration,
     /// For the next request.
     pub(crate) idle: Duration,
+    /// For a client that takes nothing of its answer.
+    pub(crate) answer: Duration,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Head,
+    Request,
+    Taking,
 }
 
 /// A connection from a client.
@@ -178,6 +297,8 @@ pub(crate) struct Inbound<I> {
     end_given: usize,
     /// Made when there is something to wait for; set again only when it has gone off.
     timer: Option<Pin<Box<Sleep>>>,
+    /// While nothing can be written.
+    write_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<I> Inbound<I> {
@@ -190,6 +311,7 @@ impl<I> Inbound<I> {
             talk,
             patience,
             timer: None,
+            write_timer: None,
         }
     }
 
@@ -224,25 +346,31 @@ impl<I> Inbound<I> {
         self.end_given += some.len();
     }
 
-    /// When the wait for the next byte ends, if it has an end, and whether it is for a head.
-    fn deadline(&self) -> Option<(Instant, bool)> {
+    /// When the wait for the next byte ends, if it has an end, and what it is for.
+    fn deadline(&self) -> Option<(Instant, Awaited)> {
         if self.talk.is_switched() {
             return None;
+        }
+        if let Some(since) = self.talk.waits_since() {
+            return Some((since + self.patience.answer, Awaited::Taking));
         }
         let quiet_since = self.talk.quiet_since()?;
         match self.framing.phase() {
             // hyper reads on while a request is answered: a head waits for that, too.
-            Phase::Head => Some((self.head_began.max(quiet_since) + self.patience.head, true)),
-            Phase::Between => Some((quiet_since + self.patience.idle, false)),
+            Phase::Head => {
+                let began = self.head_began.max(quiet_since);
+                Some((began + self.patience.head, Awaited::Head))
+            }
+            Phase::Between => Some((quiet_since + self.patience.idle, Awaited::Request)),
             Phase::Body | Phase::Over => None,
         }
     }
 
-    /// Waits for the deadline. The end of a head that did not come is an error; of a connection
-    /// that nobody uses it is an end.
+    /// Waits for the deadline. The end of a connection that nobody uses is an end; a head or a client
+    /// that did not come is an error.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let Some((end, is_head)) = self.deadline() else {
+            let Some((end, awaited)) = self.deadline() else {
                 return Poll::Pending;
             };
             let timer = self
@@ -255,14 +383,40 @@ impl<I> Inbound<I> {
             if Instant::now() < end {
                 // It was set for an earlier request.
                 timer.as_mut().reset(end);
-            } else if is_head {
-                let late = io::Error::new(io::ErrorKind::TimedOut, "the head did not come in time");
-                return Poll::Ready(Err(late));
-            } else {
-                return Poll::Ready(Ok(()));
+                continue;
             }
+            return Poll::Ready(match awaited {
+                Awaited::Head => Err(late("the head did not come in time")),
+                Awaited::Taking => Err(late(NOT_TAKEN)),
+                Awaited::Request => Ok(()),
+            });
         }
     }
+
+    /// What came of a write, or the end of a client that takes nothing any more. Other protocols have
+    /// other ideas of that.
+    fn wrote<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() || self.talk.is_switched() {
+            self.write_timer = None;
+            return written;
+        }
+        let patience = self.patience.answer;
+        let timer = self
+            .write_timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(timer.as_mut().poll(context));
+        Poll::Ready(Err(late(NOT_TAKEN)))
+    }
+}
+
+const NOT_TAKEN: &str = "the client did not take its answer in time";
+
+fn late(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
 impl<I: AsyncRead + Unpin> AsyncRead for Inbound<I> {
@@ -298,7 +452,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Inbound<I> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(context, written)
     }
 
     fn poll_write_vectored(
@@ -306,7 +461,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Inbound<I> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.wrote(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -314,10 +470,12 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Inbound<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.wrote(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let shut_down = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.wrote(context, shut_down)
     }
 }

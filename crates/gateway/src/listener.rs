@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -47,6 +48,7 @@ pub(crate) struct ListenerLimits {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) idle_timeout: Duration,
+    pub(crate) answer_timeout: Duration,
 }
 
 /// TLS settings that can be replaced while connections come in.
@@ -110,8 +112,7 @@ impl Listener {
     ) where
         F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
-        B: Body + Send + Unpin + 'static,
-        B::Data: Send,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
         // Nothing is ever sent: the last connection ends it.
@@ -194,19 +195,18 @@ async fn converse<I, F, Fut, B>(
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
-    B: Body + Send + Unpin + 'static,
-    B::Data: Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
     let talk = Talk::new();
     let talking = Arc::clone(&talk);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let open = talking.open();
+        let version = request.version();
+        let open = talking.open(version);
         request.extensions_mut().insert(peer.clone());
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        let version = request.version();
         let answer = service(request.map(|body| Timed::new(body, version, limits.body_timeout)));
         async move {
             let answer = answer.await?;
@@ -219,6 +219,7 @@ async fn converse<I, F, Fut, B>(
     let patience = Patience {
         head: limits.header_timeout,
         idle: limits.idle_timeout,
+        answer: limits.answer_timeout,
     };
     let stream = Inbound::new(stream, Arc::clone(&talk), patience);
     let builder = builder(limits);

@@ -382,6 +382,7 @@ fn limits(config: &Config) -> ListenerLimits {
         header_timeout: config.limits.header_timeout,
         body_timeout: config.limits.body_timeout,
         idle_timeout: config.limits.idle_timeout,
+        answer_timeout: config.limits.answer_timeout,
     }
 }
 

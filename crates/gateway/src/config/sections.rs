@@ -187,6 +187,7 @@ pub(crate) struct Limits {
     pub(crate) body_total_timeout: Duration,
     pub(crate) request_bodies: usize,
     pub(crate) idle_timeout: Duration,
+    pub(crate) answer_timeout: Duration,
     pub(crate) request_body: usize,
     pub(crate) stored_response: usize,
     pub(crate) key_chars_max: usize,
@@ -208,6 +209,7 @@ impl Default for Limits {
             body_total_timeout: Duration::from_secs(120),
             request_bodies: 512 * 1024 * 1024,
             idle_timeout: Duration::from_secs(60),
+            answer_timeout: Duration::from_secs(60),
             request_body: MIB,
             stored_response: MIB,
             key_chars_max: key.chars_max,
@@ -237,6 +239,7 @@ impl Limits {
         visitor.key("body_timeout", &mut self.body_timeout);
         visitor.key("body_total_timeout", &mut self.body_total_timeout);
         visitor.key("idle_timeout", &mut self.idle_timeout);
+        visitor.key("answer_timeout", &mut self.answer_timeout);
         visitor.size("request_body", &mut self.request_body);
         visitor.size("request_bodies", &mut self.request_bodies);
         visitor.size("stored_response", &mut self.stored_response);

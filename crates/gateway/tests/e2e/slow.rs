@@ -1,8 +1,14 @@
 //! Clients that take their time: every wait has an end, and nothing runs on half a request.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use crate::kit::{Call, Scripted, Setup, Stage, Wire, until};
+use bytes::Bytes;
+use http::{Request, Response};
+use tokio::net::TcpStream;
+
+use crate::kit::{Call, Scripted, Setup, Stage, Wire, soon, until};
 use crate::lost::OK;
 
 const IMPATIENT: &str = "[limits]\nheader_timeout = \"300ms\"\nbody_timeout = \"300ms\"";
@@ -106,6 +112,80 @@ async fn a_client_that_does_not_read_holds_nobody_up() {
     first.assert_executed(201);
     stage.assert_replays(&call, &first).await;
     drop(silent);
+    stage.finish();
+}
+
+/// Nor for ever: with the connection goes its place, which others wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_reads_loses_its_place() {
+    let stage = Stage::with("[limits]\nconnections = 1\nanswer_timeout = \"300ms\"").await;
+    let large = "GET /large HTTP/1.1\r\nhost: api.test\r\nx-test-body-bytes: 4000000\r\n\r\n";
+    let mut silent = Wire::connect(stage.address()).await;
+    silent.send(large.repeat(8)).await;
+    let mut other = Wire::connect(stage.address()).await;
+    other.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").await;
+    assert!(other.message().await.is_some());
+    drop(silent);
+    stage.finish();
+}
+
+async fn large_answer(
+    stage: &Stage,
+    window: u32,
+) -> (
+    impl Future<Output = Result<(), h2::Error>> + use<>,
+    Response<h2::RecvStream>,
+) {
+    let stream = TcpStream::connect(stage.address()).await;
+    let mut client = h2::client::Builder::new();
+    let client = client.initial_window_size(window);
+    let handshake = client.handshake::<_, Bytes>(stream.expect("connected"));
+    let (mut sender, mut connection) = handshake.await.expect("HTTP/2");
+    let request = Request::get("http://api.test/large").header("x-test-body-bytes", "400000");
+    let request = request.body(()).expect("a request");
+    let (mut answer, _) = sender.send_request(request, true).expect("sent");
+    let head = poll_fn(|context| {
+        // The connection moves only while it is looked at.
+        let _ = Pin::new(&mut connection).poll(context);
+        Pin::new(&mut answer).poll(context)
+    });
+    let head = soon(head).await.expect("an answer");
+    (connection, head)
+}
+
+/// An HTTP/2 client can keep every answer in the gateway's memory by opening no window for it, or
+/// hardly any, while its connection looks alive.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_an_http2_client_does_not_take_ends_its_connection() {
+    let stage = Stage::with("[limits]\nanswer_timeout = \"300ms\"").await;
+    for window in [0, 1, 65_535] {
+        let (connection, answer) = large_answer(&stage, window).await;
+        assert!(answer.status().is_success());
+        let _ended = soon(connection).await;
+        drop(answer);
+    }
+    stage.finish();
+}
+
+/// Slow is not stuck: what a client takes now and then, it gets to its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http2_client_that_takes_its_answer_slowly_gets_all_of_it() {
+    const TIMEOUT: Duration = Duration::from_secs(3);
+    let stage = Stage::with("[limits]\nanswer_timeout = \"3s\"").await;
+    let (connection, answer) = large_answer(&stage, 65_535).await;
+    tokio::spawn(connection);
+    let (started, mut body, mut bytes) = (Instant::now(), answer.into_body(), 0);
+    while let Some(piece) = soon(body.data()).await {
+        let piece = piece.expect("a piece");
+        bytes += piece.len();
+        if started.elapsed() < TIMEOUT + TIMEOUT / 2 {
+            tokio::time::sleep(TIMEOUT / 16).await;
+        }
+        let released = body.flow_control().release_capacity(piece.len());
+        released.expect("a window");
+    }
+    assert_eq!(bytes, 400_000);
+    assert!(started.elapsed() > TIMEOUT, "vacuous");
     stage.finish();
 }
 
