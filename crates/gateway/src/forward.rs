@@ -229,9 +229,15 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 /// or keep the key that is forwarded from the upstream.
 pub(crate) fn strip_named(headers: &mut HeaderMap) {
     if !headers.contains_key(header::CONNECTION) {
+        headers.remove(header::UPGRADE);
         return;
     }
-    for name in named(headers) {
+    let names = named(headers);
+    // Without that it is a word that somebody passed on, and no wish of this client's.
+    if !names.contains(&header::UPGRADE) {
+        headers.remove(header::UPGRADE);
+    }
+    for name in names {
         if !HOP_BY_HOP.contains(&name) {
             headers.remove(name);
         }

@@ -98,9 +98,6 @@ impl Service<Request<RequestBody>> for Proxy {
 
 impl Shared {
     async fn pass(&self, request: Box<Request<RequestBody>>) -> Response<ProxyBody> {
-        if let Some((status, why)) = refusal(&request) {
-            return refused(status, why);
-        }
         let execution = request.extensions().get::<Execution>().cloned();
         let Some(execution) = execution else {
             return self.pass_unguarded(request).await;
@@ -216,13 +213,15 @@ fn failed(failure: &Failure) -> Response<ProxyBody> {
     response.map(|body| ProxyBody::Own(Some(body)))
 }
 
-/// What no upstream gets to see: a tunnel, and a request that can be read in two ways.
-fn refusal<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+/// The answer to what nobody gets to see, a stored answer's owner included: a tunnel, and a request
+/// that can be read in two ways.
+pub(crate) fn refusal<B>(request: &Request<B>) -> Option<Response<ProxyBody>> {
     if request.method() == Method::CONNECT {
-        return Some((StatusCode::METHOD_NOT_ALLOWED, "This is no tunnel.\n"));
+        let (status, why) = (StatusCode::METHOD_NOT_ALLOWED, "This is no tunnel.\n");
+        return Some(refused(status, why));
     }
     let hosts = request.headers().get_all(header::HOST).iter().count();
-    (hosts > 1).then_some((StatusCode::BAD_REQUEST, "Send one Host.\n"))
+    (hosts > 1).then(|| refused(StatusCode::BAD_REQUEST, "Send one Host.\n"))
 }
 
 fn refused(status: StatusCode, why: &'static str) -> Response<ProxyBody> {
@@ -230,7 +229,6 @@ fn refused(status: StatusCode, why: &'static str) -> Response<ProxyBody> {
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response.extensions_mut().insert(Settle::NotStored);
     response
 }
 

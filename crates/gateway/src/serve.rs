@@ -1,14 +1,17 @@
 //! The running gateway: put together from its configuration, and taken down in order.
 
+use std::convert::Infallible;
+use std::future::{Future, ready};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Response};
 use onlyonce_admin::{Stats, Watch};
 use onlyonce_core::Secret;
 use onlyonce_engine::{Engine, EngineBuilder, Observer, TokioRuntime};
-use onlyonce_http::{IdempotencyLayer, ReplayCheck};
+use onlyonce_http::{Body, IdempotencyLayer, ReplayCheck};
 use onlyonce_store::{BoxStore, Store as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -23,7 +26,7 @@ use crate::listener::{Listener, ListenerLimits};
 use crate::logging::LogObserver;
 use crate::observers::{CountedObservations, Observers};
 use crate::principal::Callers;
-use crate::proxy::Proxy;
+use crate::proxy::{self, Proxy, ProxyBody};
 use crate::reconcile::{Counts, Names, Probes, Receiver};
 use crate::request_id::{About, RequestIds};
 use crate::store::{self, Opened};
@@ -31,6 +34,10 @@ use crate::telemetry::{Prepared, Sending, Telemetry, Traced, TracedRequest};
 use crate::upstream::{Connector, Limits, Upstream};
 use crate::workers::Workers;
 use crate::{admin, handles, principal, tls};
+
+/// An answer on its way.
+type Answering =
+    Pin<Box<dyn Future<Output = Result<Response<Body<ProxyBody>>, Infallible>> + Send>>;
 
 /// A gateway that accepts connections.
 pub(crate) struct Gateway {
@@ -92,7 +99,11 @@ impl Gateway {
             strip_named(request.headers_mut());
             let traced = traces.begin(&mut request);
             let about = ids.name(&mut request);
-            let answering = About::answer(about, service.clone().call(request));
+            let answering: Answering = match proxy::refusal(&request) {
+                Some(refused) => Box::pin(ready(Ok(refused.map(Body::streaming)))),
+                None => service.clone().call(request),
+            };
+            let answering = About::answer(about, answering);
             TracedRequest::answer(traced, answering)
         };
         let telemetry = telemetry.send(&config.telemetry, side.queues())?;

@@ -52,7 +52,8 @@ pin_project! {
 
 impl<B> Body<B> {
     /// A body that has not been touched.
-    pub(crate) fn streaming(body: B) -> Self {
+    #[must_use]
+    pub fn streaming(body: B) -> Self {
         Self {
             read: VecDeque::new(),
             trailers: None,

@@ -46,18 +46,22 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         Some(format!("{base}/{id}"))
     }
 
-    /// The operation that a request asks about. Such a request is never anybody else's, whatever
-    /// the routes say.
-    pub(crate) fn operation_asked(&self, method: &Method, path: &str) -> Option<RecordId> {
+    /// The operation that a request asks about, by its name. Such a request is never anybody else's,
+    /// whatever the routes say.
+    pub(crate) fn operation_asked<'a>(&self, method: &Method, path: &'a str) -> Option<&'a str> {
         let base = self.config.operations_path.as_ref()?;
-        let id = RecordId::from_hex(path.strip_prefix(base.as_str())?.strip_prefix('/')?);
-        id.filter(|_| *method == Method::GET || *method == Method::HEAD)
+        let name = path.strip_prefix(base.as_str())?.strip_prefix('/')?;
+        (*method == Method::GET || *method == Method::HEAD).then_some(name)
     }
 
-    /// Answers a request for an operation's status. Somebody else's operation and none at all
-    /// look the same.
-    pub(crate) async fn operation<B>(&self, id: &RecordId, parts: &Parts) -> Response<Body<B>> {
-        let record = match self.engine.inspect(id).await {
+    /// Answers a request for an operation's status. Somebody else's operation, none at all, and what
+    /// is no name of one look the same.
+    pub(crate) async fn operation<B>(&self, name: &str, parts: &Parts) -> Response<Body<B>> {
+        let record = match RecordId::from_hex(name) {
+            Some(id) => self.engine.inspect(&id).await,
+            None => Ok(None),
+        };
+        let record = match record {
             Ok(record) => record.filter(|record| self.is_own(record, parts)),
             Err(_) => return self.refuse_plainly(self.unreadable()),
         };

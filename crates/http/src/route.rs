@@ -135,8 +135,11 @@ impl Route {
         }
     }
 
+    /// `patch` is another method than `PATCH`. But some clients send it where they mean the other, and
+    /// some servers take it for the other, so it is guarded like it.
     fn matches(&self, method: &Method, path: &str) -> bool {
-        (self.methods.is_empty() || self.methods.contains(method)) && self.pattern.matches(path)
+        let same = |known: &Method| known.as_str().eq_ignore_ascii_case(method.as_str());
+        (self.methods.is_empty() || self.methods.iter().any(same)) && self.pattern.matches(path)
     }
 }
 
@@ -213,6 +216,18 @@ mod tests {
     fn found(routes: &Routes, path: &str) -> String {
         let route = routes.find(&Method::POST, path).unwrap();
         route.name.to_string()
+    }
+
+    /// Clients that send `patch` where they mean `PATCH` exist, and servers that let them.
+    #[test]
+    fn a_method_is_guarded_in_any_spelling() {
+        let routes = routes(&[("/payments", Mode::Enforce)], Mode::Off);
+        for method in ["POST", "post", "pOsT"] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let route = routes.find(&method, "/payments").unwrap();
+            assert_eq!(route.name.to_string(), "/payments", "{method}");
+        }
+        assert!(routes.find(&Method::GET, "/payments").is_none());
     }
 
     /// A route for everything matches any spelling, and must not take a request from the route

@@ -143,9 +143,9 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     {
         let (parts, body) = request.into_parts();
         let (method, path) = (&parts.method, parts.uri.path());
-        if let Some(id) = self.operation_asked(method, path) {
+        if let Some(name) = self.operation_asked(method, path) {
             // Boxed, as below: what is rare must not make every request's future larger.
-            return Ok(Box::pin(self.operation(&id, &parts)).await);
+            return Ok(Box::pin(self.operation(name, &parts)).await);
         }
         let Some(route) = self.config.routes.find(method, path).cloned() else {
             let request = Request::from_parts(parts, Body::streaming(body));

@@ -77,6 +77,20 @@ async fn a_settled_operation_needs_no_retry() {
     assert_eq!(status.json().get("unknown"), None);
 }
 
+/// What is no name of an operation is a question about one all the same: the service behind must
+/// not be the one to answer it.
+#[tokio::test]
+async fn a_name_that_no_operation_has_is_not_passed_on() {
+    let runs = Runs::default();
+    let limits = EngineConfig::default();
+    let router = guard_with(MemoryStore::new(), limits, runs.created(), config(|_| {})).await;
+    for name in ["", "00", "0123456789ab", "not-hex", &"0".repeat(65)] {
+        let answer = ask(&router, get(&format!("/.onlyonce/operations/{name}"))).await;
+        answer.assert_problem(404, "idempotency_operation_not_found");
+    }
+    assert_eq!(runs.count(), 0);
+}
+
 /// A proxy that got no answer says so in the same way as a handler that knows of no outcome.
 /// Operators must be able to tell the two apart.
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! Idle connections to one address, of one worker.
 //!
-//! The most recently used one is taken first, so that the others grow old and are closed. A
+//! The most recently used one is taken first, so that the others grow old, and those are closed. A
 //! connection is used for a request only if it is known to be alive at that moment; the idle
 //! time is kept shorter than what servers commonly allow, because a server that closes while a
 //! request is on its way leaves an unknown outcome.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hyper::client::conn::http2;
@@ -20,10 +20,18 @@ const READY_MAX: Duration = Duration::from_millis(100);
 
 /// The idle connections of one address, of one worker.
 pub(crate) struct Pool {
-    idle: Mutex<Vec<Idle>>,
+    idle: Mutex<Idles>,
     shared: Mutex<Option<(http2::SendRequest<RequestBody>, Written)>>,
     idle_max: usize,
     idle_timeout: Duration,
+}
+
+/// In the order in which they were given back.
+#[derive(Default)]
+struct Idles {
+    connections: Vec<Idle>,
+    /// Whether a task is there to close them when they are old.
+    are_watched: bool,
 }
 
 struct Idle {
@@ -92,7 +100,49 @@ impl Pool {
     }
 
     fn pop(&self) -> Option<Idle> {
-        lock(&self.idle).pop()
+        lock(&self.idle).connections.pop()
+    }
+
+    /// Keeps a connection for the next request.
+    fn push(self: &Arc<Self>, connection: Idle) {
+        let mut idle = lock(&self.idle);
+        let mut oldest = None;
+        if idle.connections.len() >= self.idle_max {
+            // It has waited longest for nothing.
+            oldest = Some(idle.connections.remove(0));
+        }
+        idle.connections.push(connection);
+        let was_watched = std::mem::replace(&mut idle.are_watched, true);
+        drop(idle);
+        drop(oldest);
+        if !was_watched {
+            tokio::spawn(close_old(Arc::downgrade(self), self.idle_timeout));
+        }
+    }
+
+    /// Closes what has been idle for too long, and says when the next one will have been.
+    fn close_old(&self) -> Option<Instant> {
+        let mut idle = lock(&self.idle);
+        let is_old = |one: &Idle| one.since.elapsed() >= self.idle_timeout;
+        let old = idle.connections.partition_point(is_old);
+        let old: Vec<_> = idle.connections.drain(..old).collect();
+        let next = idle.connections.first().map(|one| one.since);
+        idle.are_watched = next.is_some();
+        drop(idle);
+        drop(old);
+        next.map(|since| since + self.idle_timeout)
+    }
+}
+
+/// Closes the idle connections of a pool as they grow old, until there are none.
+async fn close_old(pool: Weak<Pool>, first: Duration) {
+    let mut next = Instant::now() + first;
+    loop {
+        tokio::time::sleep_until(next).await;
+        match pool.upgrade().and_then(|pool| pool.close_old()) {
+            Some(later) => next = later,
+            None => return,
+        }
     }
 }
 
@@ -129,12 +179,7 @@ impl Lease {
         if sender.is_closed() || is_done_with {
             return;
         }
-        let mut idle = lock(&pool.idle);
-        if idle.len() >= pool.idle_max {
-            // The oldest has waited longest for nothing.
-            idle.remove(0);
-        }
-        idle.push(Idle {
+        pool.push(Idle {
             sender,
             written,
             since: Instant::now(),

@@ -3,7 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::kit::{Call, Message, Scripted, Seen, Setup, Wire, send_to};
+use tokio::net::TcpStream;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::http2;
+use crate::kit::{Call, Message, Scripted, Seen, Setup, Wire, send_to, soon, until};
+use crate::lost::OK;
 
 async fn answering(mut wire: Wire, seen: Seen) {
     while seen.request(&mut wire).await.is_some() {
@@ -291,4 +297,77 @@ async fn an_answer_is_in_the_clients_own_version() {
         assert_eq!(answer.start, "HTTP/1.0 201 Created", "{key} {method}");
         assert!(old.rest().await.is_empty());
     }
+}
+
+/// An HTTP/2 client may send its cookies one by one. A server of HTTP/1.1 knows of one line, and may
+/// take several for one value with commas.
+#[tokio::test(flavor = "multi_thread")]
+async fn cookies_of_http2_become_one_line() {
+    let upstream = Scripted::start(answering).await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let stream = TcpStream::connect(gateway.address).await;
+    let client = http2::over(stream.expect("connected")).await;
+    for mut call in [Call::payment("k"), Call::new(http::Method::GET, "/")] {
+        for cookie in ["a=1", "b=2"] {
+            let cookie = http::HeaderValue::from_static(cookie);
+            call.headers.append("cookie", cookie);
+        }
+        http2::ask(&client, &call).await;
+    }
+    let seen = upstream.seen.all();
+    assert_eq!(seen.len(), 2);
+    for request in seen {
+        assert_eq!(request.lines("cookie"), ["a=1; b=2"]);
+    }
+}
+
+/// Who asks is no part of the name of whom is asked, and a wish for another protocol that is not
+/// about this connection is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_in_the_target_and_a_stray_upgrade_end_at_the_gateway() {
+    let upstream = Scripted::start(answering).await;
+    let gateway = Setup::new(upstream.address).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send(
+        "GET http://user:password@api.test/ HTTP/1.1\r\nhost: api.test\r\n\
+         upgrade: websocket\r\n\r\n",
+    )
+    .await;
+    assert_eq!(wire.message().await.expect("an answer").status(), 201);
+    let seen = upstream.seen.all();
+    assert_eq!(seen[0].header("host"), "api.test");
+    assert_eq!(seen[0].header("x-forwarded-host"), "api.test");
+    assert_eq!(seen[0].header("upgrade"), "");
+}
+
+/// Connections that nobody uses are closed here, and not by the upstream while a request is on its
+/// way: then nobody would know what became of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_to_the_upstream_that_are_idle_for_long_are_closed() {
+    const AT_ONCE: usize = 4;
+    let (all_here, ended) = (
+        Arc::new(Barrier::new(AT_ONCE)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let (here, end) = (Arc::clone(&all_here), Arc::clone(&ended));
+    let upstream = Scripted::start(move |mut wire, seen| {
+        let (here, end) = (Arc::clone(&here), Arc::clone(&end));
+        async move {
+            while seen.request(&mut wire).await.is_some() {
+                here.wait().await;
+                wire.send(OK).await;
+            }
+            end.fetch_add(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    let config = "[upstream]\npool_idle_timeout = \"300ms\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let mut calls = JoinSet::new();
+    for _ in 0..AT_ONCE {
+        let address = gateway.address;
+        calls.spawn(async move { send_to(address, &Call::new(http::Method::GET, "/")).await });
+    }
+    assert_eq!(soon(calls.join_all()).await.len(), AT_ONCE);
+    until(|| (ended.load(Ordering::SeqCst) == AT_ONCE).then_some(())).await;
 }
