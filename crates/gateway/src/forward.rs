@@ -270,7 +270,7 @@ pub(crate) fn is_rewritten(name: &HeaderName) -> bool {
 }
 
 /// Removes what only the gateway may say to the upstream.
-fn strip_own(headers: &mut HeaderMap) {
+pub(crate) fn strip_own(headers: &mut HeaderMap) {
     let own: Vec<HeaderName> = headers
         .keys()
         .filter(|name| name.as_str().starts_with(OWN))

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use crate::framing::{Framing, Phase, SPOILT};
@@ -299,10 +300,17 @@ pub(crate) struct Inbound<I> {
     timer: Option<Pin<Box<Sleep>>>,
     /// While nothing can be written.
     write_timer: Option<Pin<Box<Sleep>>>,
+    /// Its place among the connections, also when it speaks another protocol by now.
+    _place: OwnedSemaphorePermit,
 }
 
 impl<I> Inbound<I> {
-    pub(crate) fn new(stream: I, talk: Arc<Talk>, patience: Patience) -> Self {
+    pub(crate) fn new(
+        stream: I,
+        talk: Arc<Talk>,
+        patience: Patience,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         Self {
             stream,
             framing: Framing::new(),
@@ -312,6 +320,7 @@ impl<I> Inbound<I> {
             patience,
             timer: None,
             write_timer: None,
+            _place: place,
         }
     }
 

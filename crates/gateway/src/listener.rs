@@ -18,7 +18,7 @@ use onlyonce_http::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::forward::Peer;
@@ -134,20 +134,26 @@ impl Listener {
                 continue;
             };
             homes.next().unwrap_or(&here).spawn(async move {
-                let _held = (place, open);
+                let _open = open;
                 let Ok(stream) = TcpStream::from_std(stream) else {
                     return;
                 };
                 let Some(peer) = Peer::new(peer.ip().to_canonical(), tls.is_some()) else {
                     return;
                 };
+                let mut client = Client {
+                    peer,
+                    certificate: None,
+                    place,
+                };
                 match tls {
-                    None => converse(stream, peer, None, limits, service, stopping).await,
+                    None => converse(stream, client, limits, service, stopping).await,
                     Some(tls) => {
                         let Some((stream, certificate)) = handshake(stream, &tls).await else {
                             return;
                         };
-                        converse(stream, peer, certificate, limits, service, stopping).await;
+                        client.certificate = certificate;
+                        converse(stream, client, limits, service, stopping).await;
                     }
                 }
             });
@@ -157,9 +163,7 @@ impl Listener {
         let _ = tokio::time::timeout(grace, all_ended.recv()).await;
     }
 
-    async fn accept(
-        &self,
-    ) -> std::io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(std::io::Error::other)?;
         let (stream, peer) = self.socket.accept().await?;
@@ -183,11 +187,17 @@ async fn handshake(stream: TcpStream, tls: &Tls) -> Option<(TlsStream, Option<Cl
     Some((stream, certificate))
 }
 
+/// Who connects, and their place among all who do.
+struct Client {
+    peer: Peer,
+    certificate: Option<ClientCertificate>,
+    place: OwnedSemaphorePermit,
+}
+
 /// One connection, from its first request to its last.
 async fn converse<I, F, Fut, B>(
     stream: I,
-    peer: Peer,
-    certificate: Option<ClientCertificate>,
+    client: Client,
     limits: ListenerLimits,
     service: F,
     mut stop: watch::Receiver<bool>,
@@ -198,6 +208,11 @@ async fn converse<I, F, Fut, B>(
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
+    let Client {
+        peer,
+        certificate,
+        place,
+    } = client;
     let talk = Talk::new();
     let talking = Arc::clone(&talk);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -221,7 +236,7 @@ async fn converse<I, F, Fut, B>(
         idle: limits.idle_timeout,
         answer: limits.answer_timeout,
     };
-    let stream = Inbound::new(stream, Arc::clone(&talk), patience);
+    let stream = Inbound::new(stream, Arc::clone(&talk), patience, place);
     let builder = builder(limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection.into_owned());

@@ -170,6 +170,39 @@ async fn a_switched_protocol_passes_both_ways() {
     }
 }
 
+/// A connection that speaks another protocol is still one of those that are allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switched_connection_keeps_its_place() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        while let Some(request) = seen.request(&mut wire).await {
+            if request.header("upgrade").is_empty() {
+                wire.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+                continue;
+            }
+            wire.send(
+                "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+            )
+            .await;
+            wire.rest().await;
+            return;
+        }
+    })
+    .await;
+    let setup = Setup::new(upstream.address).config("[limits]\nconnections = 1");
+    let gateway = setup.start().await;
+    let mut switched = Wire::connect(gateway.address).await;
+    let wish = "GET / HTTP/1.1\r\nhost: api.test\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    switched.send(wish).await;
+    let answer = switched.message().await.expect("an answer");
+    assert_eq!(answer.status(), 101);
+    let mut other = Wire::connect(gateway.address).await;
+    other.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").await;
+    let answer = other.message_within(Duration::from_millis(300)).await;
+    assert_eq!(answer, None, "served beyond the limit");
+    drop(switched);
+    assert!(other.message().await.is_some());
+}
+
 /// An upgrade that the upstream turns down is an ordinary answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_switch_that_is_refused_is_an_ordinary_answer() {
