@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 
-use onlyonce_core::{Record, RecordId, Timestamp};
+use onlyonce_core::{Record, RecordId, Response, State, Timestamp};
 use onlyonce_store::{
     Cursor, Filter, ListStore, Page, Row, Store, StoreClock, StoreError, StoreProfile, Swap,
     Version,
@@ -106,12 +106,14 @@ impl EmbeddedStore {
         self.shared().stopped_error()
     }
 
-    /// Room for a large row. Given back once the row is written.
-    async fn room_for(&self, row: &NewRecord) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
-        if u64::from(row.header.record_bytes()) <= LARGE_ROW_BYTES {
+    /// Room for a large row, asked for before it is encoded: those that wait have one copy of their
+    /// answer, not two. Given back once the row is written.
+    async fn room_for(&self, record: &Record) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
+        let bytes = answer_bytes(record);
+        if bytes <= LARGE_ROW_BYTES {
             return Ok(None);
         }
-        let units = u64::from(row.header.record_bytes()) / PERMIT_BYTES;
+        let units = bytes / PERMIT_BYTES;
         // The largest row takes all there is, where rounding would have it ask for more.
         let units = u32::try_from(units)
             .unwrap_or(u32::MAX)
@@ -158,13 +160,13 @@ impl Store for EmbeddedStore {
         if self.shared().is_stopped() {
             return Err(self.shared().stopped_error());
         }
+        let permit = match next {
+            Some(record) => self.room_for(record).await?,
+            None => None,
+        };
         let next = next
             .map(|record| NewRecord::encode(id, record, self.inner.record_bytes_max))
             .transpose()?;
-        let permit = match &next {
-            Some(row) => self.room_for(row).await?,
-            None => None,
-        };
         let (reply, answer) = answer::channel();
         let command = SwapCommand {
             id: *id,
@@ -214,6 +216,18 @@ impl ListStore for EmbeddedStore {
         limit: usize,
     ) -> Result<Page, StoreError> {
         list::list(&self.shared().log, filter, after, limit).await
+    }
+}
+
+/// The bytes of the answer in a record, which is what makes one large.
+fn answer_bytes(record: &Record) -> u64 {
+    let State::Completed { response, .. } = &record.state else {
+        return 0;
+    };
+    match response {
+        Response::Plain(answer) => answer.body.len() as u64,
+        Response::Sealed(answer) => answer.ciphertext.len() as u64,
+        Response::Tombstone(_) => 0,
     }
 }
 
