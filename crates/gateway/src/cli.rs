@@ -88,7 +88,7 @@ pub(crate) enum ProfilesCommand {
     Show {
         /// Its name
         name: String,
-        /// Print it as a file, to begin one of your own with
+        /// Print it as a part of a configuration file, to begin one of your own with
         #[arg(long, conflicts_with = "json")]
         toml: bool,
         #[command(flatten)]

@@ -32,7 +32,7 @@ pub(crate) fn run(command: &ProfilesCommand) -> Result<String, String> {
                 format!("there is no profile \"{name}\": `onlyonce profiles list` shows them")
             })?;
             match Profile::source(name) {
-                Some(text) if *toml => Ok(text.trim_end().to_owned()),
+                Some(text) if *toml => Ok(as_toml(name, text)),
                 None if *toml => Err(format!("\"{name}\" is in the configuration file itself")),
                 _ if args.json => Ok(as_json(profile).to_string()),
                 _ => Ok(as_text(profile)),
@@ -76,6 +76,29 @@ fn as_json(profile: &Profile) -> Value {
     })
 }
 
+/// A preset as a part of a configuration file. It has a name of its own, because those of the
+/// presets are taken, and every heading says the whole of it: wherever it is pasted, it means the
+/// same.
+fn as_toml(name: &str, source: &str) -> String {
+    let mine = format!("my-{name}");
+    let headings = source.trim_end().lines().map(|line| {
+        // Only headings begin with a bracket: what goes on over several lines is indented.
+        if let Some(rest) = line.strip_prefix("[[") {
+            format!("[[profiles.{mine}.{rest}")
+        } else if let Some(rest) = line.strip_prefix('[') {
+            format!("[profiles.{mine}.{rest}")
+        } else {
+            line.to_owned()
+        }
+    });
+    format!(
+        "# A part of a configuration file. `profile = \"{mine}\"`, above the first section or in a\n\
+         # [[route]], makes use of it.\n\
+         [profiles.{mine}]\n{}",
+        headings.collect::<Vec<_>>().join("\n")
+    )
+}
+
 fn as_text(profile: &Profile) -> String {
     let mut text = format!("{}: {}\n", profile.name, profile.about);
     // Writing to a `String` cannot fail, here and below.
@@ -110,6 +133,8 @@ fn as_text(profile: &Profile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::check;
+    use crate::config::{Config, Overrides};
 
     const ARGS: ProfileArgs = ProfileArgs {
         json: false,
@@ -130,7 +155,6 @@ mod tests {
         for name in Profile::presets() {
             assert!(list.lines().any(|line| line.starts_with(name)), "{name}");
             assert!(show(name, false, false).unwrap().starts_with(name));
-            assert!(Profile::parse(&show(name, true, false).unwrap()).is_ok());
             let json: Value = serde_json::from_str(&show(name, false, true).unwrap()).unwrap();
             assert_eq!(json.get("name"), Some(&json!(name)));
         }
@@ -138,6 +162,32 @@ mod tests {
         let json = run(&ProfilesCommand::List(ProfileArgs { json: true, ..ARGS })).unwrap();
         let json: Vec<Value> = serde_json::from_str(&json).unwrap();
         assert_eq!(json.len(), 16);
+    }
+
+    /// Whoever begins with a preset must not have to write its headings anew first.
+    #[test]
+    fn every_preset_is_printed_as_a_part_of_a_configuration_that_means_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("onlyonce.toml");
+        for name in Profile::presets() {
+            let printed = show(name, true, false).unwrap();
+            let text = format!(
+                "profile = \"my-{name}\"\n[upstream]\nurls = [\"http://127.0.0.1:9\"]\n{printed}\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            let config = Config::load(Some(&file), std::iter::empty(), Overrides::default());
+            assert_eq!(check(config.as_ref()).errors, [], "{name}");
+            let own = Profile::preset(name).unwrap();
+            let config = config.unwrap();
+            let [read] = &*config.profiles else {
+                panic!("{name}: {printed}");
+            };
+            let renamed = Profile {
+                name: format!("my-{name}"),
+                ..own
+            };
+            assert_eq!(format!("{read:?}"), format!("{renamed:?}"));
+        }
     }
 
     #[test]
