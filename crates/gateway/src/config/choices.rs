@@ -5,7 +5,7 @@ use std::fmt;
 use jsonwebtoken::Algorithm;
 use onlyonce_http::{Compare, Mode, ReplayOlder};
 
-use super::field::{Field, Wrong, named, no_such_choice, quoted, text};
+use super::field::{Field, Wrong, named, no_such_choice, quoted, text, wrong};
 use super::raw::Value;
 
 /// Whether a guarded request must have a key.
@@ -101,11 +101,6 @@ named!(
     ReplayOlder::Refuse = "refuse"
 );
 named!(
-    KeyNeed,
-    KeyNeed::Required = "required",
-    KeyNeed::Optional = "optional"
-);
-named!(
     InFlightKind,
     InFlightKind::Reject = "reject",
     InFlightKind::Wait = "wait",
@@ -148,6 +143,30 @@ named!(
     Algorithm::ES384 = "ES384",
     Algorithm::EdDSA = "EdDSA",
 );
+
+impl Field for KeyNeed {
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        const NAMES: [&str; 2] = ["required", "optional"];
+        if matches!(value, Value::List(_)) {
+            return wrong(
+                "this says whether there must be a key: write \"required\" or \"optional\"; where \
+                 it is, say with `key_from`, or in a profile with [[profiles.NAME.key]]",
+            );
+        }
+        match text(value, "required")? {
+            "required" => Ok(Self::Required),
+            "optional" => Ok(Self::Optional),
+            other => no_such_choice(other, &NAMES),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(quoted(match self {
+            Self::Required => "required",
+            Self::Optional => "optional",
+        }))
+    }
+}
 
 /// What is logged: a level, or levels by part, such as `info,onlyonce_engine=debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]

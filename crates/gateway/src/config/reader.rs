@@ -25,6 +25,34 @@ const OTHER_VARIABLES: [&str; 7] = [
 /// Sections of which there may be several.
 const LISTS: [&str; 3] = ["route", "probe", "webhook"];
 
+/// What a profile may say, to tell where a stray key belongs.
+const PROFILE_KEYS: [&str; 24] = [
+    "extends",
+    "about",
+    "follows",
+    "notes",
+    "methods",
+    "key",
+    "required",
+    "first_sent",
+    "caller",
+    "scope",
+    "retention",
+    "path",
+    "compare",
+    "fingerprint_headers",
+    "drop_headers",
+    "cookies",
+    "wait",
+    "in_flight",
+    "reuse",
+    "statuses",
+    "headers",
+    "request_id",
+    "resource_id",
+    "answers",
+];
+
 /// Where each value was written, by key: `limits.connections`, `route[0].lease`.
 pub(crate) type Places = BTreeMap<String, Place>;
 
@@ -225,8 +253,12 @@ impl Reader {
             section => format!("to the section [{section}]"),
         };
         let exact = self.known.iter().find(|(_, keys)| keys.contains(key));
-        if let Some((section, _)) = exact {
-            return Some(format!("it belongs {}", place(section)));
+        let exact = exact.map(|(section, _)| place(section));
+        let profile = PROFILE_KEYS.contains(&key);
+        let profile = profile.then(|| "to a profile, [profiles.NAME]".to_owned());
+        let places: Vec<_> = exact.into_iter().chain(profile).collect();
+        if !places.is_empty() {
+            return Some(format!("it belongs {}", places.join(", or ")));
         }
         self.known.iter().find_map(|(section, keys)| {
             let near = did_you_mean(key, keys.iter().copied())?;
@@ -335,5 +367,21 @@ impl Visitor for Reader {
             }
         }
         self.places.insert(key, place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onlyonce_http::Profile;
+
+    use super::*;
+
+    /// A key of profiles that is not in the list is said to belong nowhere.
+    #[test]
+    fn every_key_of_a_profile_is_known_here() {
+        let wrong = Profile::parse("nothing-of-this-name = 1").unwrap_err();
+        let names = wrong.reason.split_once("write one of ").unwrap().1;
+        let names: BTreeSet<_> = names.split(", ").collect();
+        assert_eq!(names, PROFILE_KEYS.into_iter().collect());
     }
 }
