@@ -44,10 +44,10 @@ pub(crate) enum Command {
 #[command(
     after_help = "Without a file the defaults are: POST and PATCH need an Idempotency-Key, \
     callers differ by their Authorization header, answers are kept for 24 hours in \
-    ./onlyonce-data. `--print-config` shows everything that can be set. The keys of all \
-    sections but [[route]], [[probe]], [[webhook]] and [profiles] can also be set by an \
-    environment variable, such as ONLYONCE_UPSTREAM_URLS. Flags win over the environment, \
-    which wins over the file."
+    ./onlyonce-data. config.default.toml, in the project's sources, says everything that can be \
+    set; `--print-config` shows what is in force. The keys of all sections but [[route]], \
+    [[probe]], [[webhook]] and [profiles] can also be set by an environment variable, such as \
+    ONLYONCE_UPSTREAM_URLS. Flags win over the environment, which wins over the file."
 )]
 pub(crate) struct ServeArgs {
     /// The API's address, such as `http://127.0.0.1:9000`; repeat for several
@@ -75,7 +75,7 @@ pub(crate) struct ServeArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", env = "ONLYONCE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Print the configuration in force and exit
+    /// Print the configuration in force, without keys that have no value, and exit
     #[arg(long)]
     pub(crate) print_config: bool,
 }

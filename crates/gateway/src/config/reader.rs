@@ -232,9 +232,9 @@ impl Reader {
         } else {
             did_you_mean(key, here)
         };
-        let fix = near
-            .or_else(|| self.elsewhere(key))
-            .unwrap_or_else(|| "remove it; `serve --print-config` shows every key".to_owned());
+        let fix = near.or_else(|| self.elsewhere(key)).unwrap_or_else(|| {
+            "remove it; config.default.toml in the project's sources has every key".to_owned()
+        });
         let what = if is_table { "section" } else { "key" };
         let within = match section {
             "" => String::new(),
