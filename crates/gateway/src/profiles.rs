@@ -59,7 +59,7 @@ fn all(args: &ProfileArgs) -> Result<Vec<Profile>, String> {
 
 fn as_json(profile: &Profile) -> Value {
     let rows = profile.describe().into_iter();
-    let rows = rows.map(|(name, value)| (name.replace([' ', ','], "_"), Value::String(value)));
+    let rows = rows.map(|(name, value)| (machine_name(name), Value::String(value)));
     let rows: Map<String, Value> = rows.collect();
     let answers = profile.answers().into_iter().map(|(name, status, body)| {
         let status = status.map(|status| status.as_u16());
@@ -74,6 +74,13 @@ fn as_json(profile: &Profile) -> Value {
         "says": rows,
         "answers": answers,
     })
+}
+
+/// `executed_added` of the heading `executed, added`.
+fn machine_name(heading: &str) -> String {
+    let words = heading.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    words.join("_")
 }
 
 /// A preset as a part of a configuration file. It has a name of its own, because those of the
@@ -162,6 +169,29 @@ mod tests {
         let json = run(&ProfilesCommand::List(ProfileArgs { json: true, ..ARGS })).unwrap();
         let json: Vec<Value> = serde_json::from_str(&json).unwrap();
         assert_eq!(json.len(), 16);
+    }
+
+    /// Programs ask for these by name: one that follows the punctuation of a heading is a trap.
+    #[test]
+    fn headings_are_plain_names_in_json() {
+        let json: Value = serde_json::from_str(&show("stripe", false, true).unwrap()).unwrap();
+        let says = json.get("says").and_then(Value::as_object).unwrap();
+        let names: Vec<_> = says.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "executed_added",
+                "in_flight",
+                "kept_for",
+                "key",
+                "methods",
+                "no_key",
+                "other_payload",
+                "replay_added",
+                "saved",
+                "scope",
+            ]
+        );
     }
 
     /// Whoever begins with a preset must not have to write its headings anew first.
