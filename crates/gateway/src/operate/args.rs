@@ -124,7 +124,7 @@ pub(crate) struct Listing {
     /// Of this route
     #[arg(long, value_name = "NAME")]
     route: Option<String>,
-    /// Of this caller, by the digest that lists show
+    /// Of this caller, by the digest that `keys show` and `--json` have as `principal`
     #[arg(long, value_name = "DIGEST")]
     principal: Option<String>,
     /// Unchanged for this long, such as 10m
