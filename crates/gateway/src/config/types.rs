@@ -98,7 +98,8 @@ impl Field for StoreUrl {
             // The rest may hold a password: it is not repeated.
             _ => wrong(
                 "there is no such store: write \"embedded:FOLDER\", \"postgres://…\", \
-                 \"redis://…\", \"redis-cluster://…\", \"dynamodb://TABLE\" or \"memory:\"",
+                 \"redis://…\", \"redis-cluster://…\", \"redis-sentinel://…\" (rediss… for TLS), \
+                 \"dynamodb://TABLE\" or \"memory:\"",
             ),
         }
     }
