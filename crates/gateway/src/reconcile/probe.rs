@@ -334,7 +334,9 @@ fn unanswered(failure: &Failure) -> NoAnswer {
 /// # Errors
 /// When the file cannot be read, or holds no such value.
 pub(crate) fn credential(file: &Path) -> Result<HeaderValue, String> {
-    let read = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let read = std::fs::read_to_string(file).map_err(|error| {
+        format!("{error}: put the header's value there, or name a file that can be read")
+    });
     let value = read.and_then(|text| secret(&text));
     value.map_err(|error| format!("{}: {error}", file.display()))
 }

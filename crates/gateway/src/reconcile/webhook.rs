@@ -281,7 +281,11 @@ pub(crate) fn verifier(webhook: &config::Webhook) -> Result<Verifier, String> {
     let file = webhook.secret_file.as_ref();
     let file = file.ok_or("there is no secret_file")?;
     let named = |text: &dyn std::fmt::Display| format!("{}: {text}", file.display());
-    let secrets = std::fs::read_to_string(file).map_err(|error| named(&error))?;
+    let secrets = std::fs::read_to_string(file).map_err(|error| {
+        let fix =
+            "put the sender's secrets there, one on each line, or name a file that can be read";
+        named(&format!("{error}: {fix}"))
+    })?;
     let verifier = Verifier::new(webhook.scheme, &secrets, webhook.tolerance);
     verifier.map_err(|error| named(&error))
 }
