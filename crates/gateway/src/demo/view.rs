@@ -98,7 +98,7 @@ fn by_hand(addresses: &Addresses, paint: Paint) -> Vec<String> {
         "   {again} the first answer, replayed   {other} 422, nothing charged"
     ));
     lines.push(format!(
-        " {} http://{}/   order \"lost-1\": a dead letter there",
+        " {} http://{}/   send order \"lost-1\" to see a dead letter",
         paint.bold("dashboard"),
         addresses.admin
     ));
