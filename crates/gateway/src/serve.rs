@@ -138,8 +138,8 @@ impl Gateway {
         })
     }
 
-    /// Reads the certificates, the keys of tokens and the operators' tokens again. What was in force stays so when they
-    /// are no good.
+    /// Reads the certificates, the keys of tokens and the operators' tokens again. What was in force
+    /// stays so when they are no good.
     pub(crate) fn reload(&self) {
         if principal::has_files(&self.config.principal) {
             match self.callers.reload(&self.config.principal) {

@@ -7,7 +7,8 @@
 //!                                                                          work.rs, stored durably
 //!                                                                          → its response
 //! ```
-//! How a refusal looks is the route's dialect (`dialect/`). Every refusal happens before anything is written; nothing is executed without a durable claim.
+//! How a refusal looks is the route's dialect (`dialect/`). Every refusal happens before anything is
+//! written; nothing is executed without a durable claim.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
