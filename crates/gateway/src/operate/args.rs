@@ -9,6 +9,9 @@ use clap::{ArgGroup, Args, Subcommand};
 use super::client::encoded;
 use crate::config::parse_time;
 
+/// The heading of what every command has. Without it, clap mixes these with a command's own.
+const EVERYWHERE: &str = "Which gateway, and how to print";
+
 /// Which gateway to ask, and how to print.
 #[derive(Debug, Args)]
 pub(crate) struct Where {
@@ -17,7 +20,8 @@ pub(crate) struct Where {
         long,
         value_name = "URL",
         default_value = "http://127.0.0.1:8081",
-        global = true
+        global = true,
+        help_heading = EVERYWHERE
     )]
     pub(crate) admin: String,
     /// An operator's token, where the gateway asks for one
@@ -26,11 +30,12 @@ pub(crate) struct Where {
         value_name = "TOKEN",
         env = "ONLYONCE_TOKEN",
         hide_env_values = true,
-        global = true
+        global = true,
+        help_heading = EVERYWHERE
     )]
     pub(crate) token: Option<String>,
     /// Print the API's answer as one line of JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) json: bool,
 }
 
