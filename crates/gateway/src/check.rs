@@ -12,6 +12,10 @@ use std::path::Path;
 use crate::config::{Config, ConfigErrors, Finding, Place, Source, StoreUrl};
 use crate::{admin, principal, tls};
 
+/// Of callers who are known by the bytes of their credentials.
+const REFRESHED: &str = "a refreshed token is another caller, so a retry with a new token runs \
+                         again: use \"jwt:CLAIM\", or \"header:NAME\" behind a proxy that verifies";
+
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Report {
@@ -184,13 +188,12 @@ impl Checker<'_> {
     fn callers(&mut self) {
         let config = self.config;
         let open = !config.top.listen.ip().is_loopback();
+        if config.principal.source == Source::Header(http::header::AUTHORIZATION) {
+            self.warn("principal.source", REFRESHED);
+        }
         match &config.principal.source {
             Source::Authorization => {
-                self.warn(
-                    "principal.source",
-                    "a refreshed token is another caller, so a retry with a new token runs again: \
-                     use \"jwt:CLAIM\", or \"header:NAME\" behind a proxy that verifies",
-                );
+                self.warn("principal.source", REFRESHED);
                 self.warn(
                     "principal.source",
                     "callers without `Authorization` are all \"anonymous\" and share their keys and \
@@ -206,12 +209,15 @@ impl Checker<'_> {
                      proxy in with `client_ca_file`"
                 ),
             ),
-            Source::None if open => self.warn(
+            // Also on a loopback address, where a proxy may be in front.
+            Source::None => self.warn(
                 "principal.source",
-                "everybody is the same caller: whoever guesses a key gets another's response",
+                "everybody is the same caller: whoever guesses a key gets another's response; \
+                 unless there is one client only, use \"authorization\", \"jwt:CLAIM\", or \
+                 \"header:NAME\" behind a proxy that verifies",
             ),
             Source::Jwt(_) => self.tokens(),
-            Source::Header(_) | Source::Mtls | Source::None => {}
+            Source::Header(_) | Source::Mtls => {}
         }
     }
 
@@ -252,6 +258,19 @@ impl Checker<'_> {
                     "\"{url}\" is not encrypted: credentials can be read on the way; use https"
                 ),
             );
+        }
+        if upstream.total_timeout <= upstream.connect_timeout {
+            let total = self.config.place("upstream.total_timeout") != Place::Default;
+            let (key, fix) = if total {
+                ("upstream.total_timeout", "longer than `connect_timeout`")
+            } else {
+                ("upstream.connect_timeout", "shorter than `total_timeout`")
+            };
+            let text = format!(
+                "a connection may take all the time that a guarded request has, and nothing is \
+                 left for its answer: make it {fix}"
+            );
+            self.warn(key, text);
         }
         if upstream.response_timeout > upstream.total_timeout
             && self.config.place("upstream.response_timeout") != Place::Default
