@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use onlyonce_core::RouteName;
-use onlyonce_http::Routes;
+use onlyonce_http::{KeyPlace, Routes};
 
 use super::Config;
 use super::error::{Finding, Place};
 use super::route::{DEFAULT_NAME, Route};
 use super::types::{InFlightKind, Source, StoreUrl, UpstreamKind};
+use crate::forward::is_rewritten;
 
 /// Headers and bookkeeping of a stored response, over its body.
 const RECORD_OVERHEAD_BYTES: u64 = 1024 * 1024;
@@ -47,6 +48,7 @@ impl<'a> Rules<'a> {
         for (index, route) in config.routes.iter().enumerate() {
             rules.own_route(index, route);
         }
+        rules.caller_header();
         if !rules.errors.is_empty() {
             return Err(rules.errors);
         }
@@ -188,6 +190,28 @@ impl<'a> Rules<'a> {
             }
             (Some(_), None) | (None, Some(_)) => {}
         }
+    }
+
+    /// A header that cannot say who the caller is: one that the gateway removes or writes itself,
+    /// or the one that carries the key.
+    fn caller_header(&mut self) {
+        let Source::Header(name) = &self.config.principal.source else {
+            return;
+        };
+        let mut sources = self.routes.iter().flat_map(|route| &route.key.sources);
+        let is_key = name == "idempotency-key"
+            || sources.any(
+                |source| matches!(&source.place, KeyPlace::Header { name: key, .. } if key == name),
+            );
+        let why = if is_rewritten(name) {
+            "is removed or written by the gateway itself"
+        } else if is_key {
+            "carries the key, so whoever sends a key would be its caller"
+        } else {
+            return;
+        };
+        let text = format!("`{name}` {why}: name a header that the proxy in front sets");
+        self.wrong("principal.source", text);
     }
 
     /// Whoever may not be seen must be asked.

@@ -298,6 +298,36 @@ fn keys_win_over_profiles_and_routes_over_the_rest() {
     assert_eq!(keys.unwrap().top.key, KeyNeed::Required);
 }
 
+/// A proxy cannot say who the caller is in a header that ends at the gateway, and a key is no
+/// caller: everybody who sends it would get the stored response.
+#[test]
+fn a_caller_is_not_named_by_the_key_or_by_what_the_gateway_writes() {
+    let refused = |name: &str, more: &str| {
+        let text = format!("{more}\n[principal]\nsource = \"header:{name}\"\n");
+        let wrong = with(&text, &[], Overrides::default()).err()?;
+        assert!(wrong.contains("principal.source"), "{name}: {wrong}");
+        Some(wrong)
+    };
+    for name in ["Connection", "Host", "Onlyonce-Caller", "X-Forwarded-For"] {
+        assert!(refused(name, "").unwrap().contains("by the gateway itself"));
+    }
+    let key_header = "key_header = \"X-Key\"";
+    let route = "[[route]]\npath = \"/a\"\nkey_from = [\"header:X-Key\"]";
+    let profile = "profile = \"checkout\"";
+    for (name, more) in [
+        ("Idempotency-Key", ""),
+        ("Idempotency-Key", key_header),
+        ("X-Key", key_header),
+        ("X-Key", route),
+        ("Cko-Idempotency-Key", profile),
+    ] {
+        assert!(refused(name, more).unwrap().contains("carries the key"));
+    }
+    for name in ["X-Tenant", "X-Key", "Authorization", "X-Forwarded-User"] {
+        assert_eq!(refused(name, ""), None);
+    }
+}
+
 /// What is printed says the same without the profile's own defaults.
 #[test]
 fn every_profile_is_printed_so_that_it_loads_back() {
