@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use onlyonce_core::RouteName;
-use onlyonce_http::{KeyPlace, Routes};
+use onlyonce_http::{KeyPlace, Mode, Routes};
 
 use super::Config;
 use super::error::{Finding, Place};
@@ -303,7 +303,7 @@ impl<'a> Rules<'a> {
     fn last_route(&mut self) {
         let last = Route::last(&self.config.top, &self.config.upstream, &self.config.limits);
         self.route(&last, &|name| match name {
-            "stored_response" => format!("limits.{name}"),
+            "request_body" | "stored_response" => format!("limits.{name}"),
             _ => name.to_owned(),
         });
     }
@@ -360,6 +360,24 @@ impl<'a> Rules<'a> {
         if own_wait && route.in_flight != InFlightKind::Wait {
             let text = "nobody waits: write `in_flight = \"wait\"`, or remove this";
             self.wrong(&key("wait"), text);
+        }
+        self.sizes(route, key);
+    }
+
+    /// What a route lets through must find room.
+    fn sizes(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
+        let config = self.config;
+        if route.mode != Mode::Off && route.request_body > config.limits.request_bodies {
+            let (all, own) = ("limits.request_bodies", key("request_body"));
+            if self.is_set(all) && !self.is_set(&own) {
+                let text = "a body as large as `request_body` never finds room, and is told to \
+                            come again: make this at least as large, or that smaller";
+                self.wrong(all, text);
+            } else {
+                let text = "a body of this size never finds room, and is told to come again: make \
+                            it at most `request_bodies` of [limits], or raise that";
+                self.wrong(&own, text);
+            }
         }
         let bytes = u64::try_from(route.stored_response).unwrap_or(u64::MAX);
         let embedded = matches!(config.top.store, StoreUrl::Embedded(_));
