@@ -60,6 +60,9 @@ use crate::serve::Gateway;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The exit code for a command line that cannot be used, as clap has it.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     // clap exits with 2 on usage errors, and with 0 after help.
     let cli = Cli::parse();
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
             Command::Profiles(command) => report(profiles::run(&command)),
             Command::Migrate(args) => match config::store_url(&args.store) {
                 Ok(url) => report(store::migrate(&url).await),
-                Err(error) => fail(&format!("--store: {error}")),
+                Err(error) => misused(&format!("--store: {error}")),
             },
             Command::Copy(args) => copied(copy::run(args).await),
             Command::Keys(args) => report(operate::keys(args).await),
@@ -98,11 +101,17 @@ async fn serve(args: ServeArgs) -> ExitCode {
     };
     let config = match Config::load(args.config.as_deref(), std::env::vars(), overrides) {
         Ok(config) => config,
+        Err(errors) if errors.are_of_flags() => return misused(&errors.to_string()),
         Err(errors) => return fail(&errors.to_string()),
     };
     if args.print_config {
         say(&config.to_toml());
         return ExitCode::SUCCESS;
+    }
+    if config.upstream.urls.is_empty() {
+        return misused(
+            "there is no API to stand in front of: give --upstream URL, or `urls` of [upstream]",
+        );
     }
     let log = &config.running;
     if let Err(error) = logging::start(log.log_format, &log.log_level.to_string()) {
@@ -201,6 +210,16 @@ fn say(text: &str) {
 }
 
 fn fail(why: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr().lock(), "onlyonce: {why}");
+    complain(why);
     ExitCode::FAILURE
+}
+
+/// The command line was read, and what it says cannot be used.
+fn misused(why: &str) -> ExitCode {
+    complain(why);
+    ExitCode::from(USAGE)
+}
+
+fn complain(why: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "onlyonce: {why}");
 }

@@ -66,6 +66,12 @@ impl ConfigErrors {
         errors.dedup();
         Self { file, errors }
     }
+
+    /// Whether flags alone are to blame: then it is a mistake of the command line.
+    pub(crate) fn are_of_flags(&self) -> bool {
+        let mut errors = self.errors.iter();
+        errors.all(|error| matches!(error.place, Place::Flag(_)))
+    }
 }
 
 impl fmt::Display for ConfigErrors {

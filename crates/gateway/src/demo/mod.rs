@@ -42,6 +42,7 @@ use self::report::Report;
 use self::screen::Screen;
 use self::tally::{Side, Tally};
 use self::view::{Addresses, Moment};
+use crate::USAGE;
 
 /// The longest that the end waits for open orders: a client that was told to come back in four
 /// seconds does so once more.
@@ -49,9 +50,6 @@ const SETTLE_MAX: Duration = Duration::from_secs(6);
 
 /// The longest that the end waits for the gateway, and then for charges whose client has gone.
 const IDLE_MAX: Duration = Duration::from_secs(3);
-
-/// The exit code for arguments that cannot be used.
-const USAGE: u8 = 2;
 
 /// Shows what retries do to a payments API, with onlyonce and without.
 #[derive(Debug, Clone, Args)]

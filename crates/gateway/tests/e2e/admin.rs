@@ -119,7 +119,7 @@ async fn an_open_admin_listener_needs_tokens() {
     ];
     let output = binary(&[&flags[..], &["--admin", "0.0.0.0:0"]].concat()).await;
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(output.status.code(), Some(2), "{errors}");
     for words in ["admin", "tokens_file", "127.0.0.1"] {
         assert!(errors.contains(words), "{words}: {errors}");
     }

@@ -13,6 +13,9 @@ async fn exit_codes_are_0_1_and_2() {
     let good = folder.path().join("good.toml");
     std::fs::write(&good, "[upstream]\nurls = [\"http://127.0.0.1:9\"]").expect("a file");
     let good = good.to_str().expect("text");
+    let bad = folder.path().join("bad.toml");
+    std::fs::write(&bad, "lease = \"0s\"").expect("a file");
+    let bad = bad.to_str().expect("text");
     let no_file = ["check", "--config", "/nonexistent.toml"];
     for (arguments, code) in [
         (&["--help"][..], 0),
@@ -21,11 +24,18 @@ async fn exit_codes_are_0_1_and_2() {
         (&["check", "--config", good], 0),
         (&["serve", "--print-config", "--config", good], 0),
         (&no_file, 1),
-        (&["serve", "--upstream", "not a url"], 1),
+        (&["serve", "--config", bad], 1),
+        // The file is wrong as well: the flag is not the only one to blame.
+        (&["serve", "--config", bad, "--key", "maybe"], 1),
+        (&["serve", "--upstream", "not a url"], 2),
+        (&["serve", "--upstream", "ftp://x"], 2),
         (
             &["serve", "--upstream", "http://a", "--profile", "none-such"],
-            1,
+            2,
         ),
+        (&["serve", "--config", good, "--key", "maybe"], 2),
+        (&["serve", "--store", "memory:"], 2),
+        (&["migrate", "--store", "mysql://db"], 2),
         (&[], 2),
         (&["serve", "--no-such-flag"], 2),
         (&["no-such-command"], 2),
