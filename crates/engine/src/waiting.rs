@@ -110,11 +110,13 @@ impl Drop for Ticket {
             key.waiters = key.waiters.saturating_sub(1);
             if self.looks {
                 key.looked_for = false;
-                // Another one takes over.
-                key.settled.notify_one();
             }
             if key.waiters == 0 {
                 room.keys.remove(&self.id);
+            } else if !key.looked_for {
+                // Another one takes over. Also if this one never looked: it may be the one that was
+                // woken to take over, and others would sleep on.
+                key.settled.notify_one();
             }
         }
     }
@@ -122,6 +124,8 @@ impl Drop for Ticket {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     const ID: RecordId = RecordId::from_bytes([1; 32]);
@@ -158,6 +162,27 @@ mod tests {
         assert!(!second.looks());
         drop(first);
         assert!(second.looks());
+    }
+
+    /// Whoever is woken to look may leave before it does: its time is up, or its claim fails. If the
+    /// duty ended with it, the others would sleep through the answer until their own time is up.
+    #[test]
+    fn one_that_leaves_before_it_looks_hands_the_duty_on() {
+        let waiting = waiting(3, 3);
+        let mut looker = waiting.join(&ID).unwrap();
+        let second = waiting.join(&ID).unwrap();
+        let mut third = waiting.join(&ID).unwrap();
+        assert!(looker.looks());
+        let signal = Arc::clone(&looker.settled);
+        let mut sleeping = pin!(signal.notified());
+        let mut sleeping_on = pin!(signal.notified());
+        assert!(!sleeping.as_mut().enable() && !sleeping_on.as_mut().enable());
+        drop(looker);
+        assert!(sleeping.as_mut().enable(), "the second is woken");
+        assert!(!sleeping_on.as_mut().enable(), "and nobody else");
+        drop(second);
+        assert!(sleeping_on.as_mut().enable(), "the third is woken");
+        assert!(third.looks());
     }
 
     #[test]
