@@ -32,7 +32,7 @@ pub struct EngineConfig {
     /// How many of them are worked on at once, so that they share a commit. Default: 64.
     pub sweep_concurrency: usize,
     /// How many unknown outcomes are asked about at once. Default: 64; one more waits for its
-    /// turn, at most until its next attempt is due.
+    /// turn, and no attempt is counted meanwhile.
     pub probes_max: usize,
     /// How old the estimate of the store's clock may get. Default: 5 s; a monotonic clock
     /// drifts by microseconds in that time.

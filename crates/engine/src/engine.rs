@@ -18,8 +18,9 @@ use tokio::sync::Semaphore;
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
 use crate::marks::Opening;
-use crate::sweep::Said;
+use crate::sweep::{self, Said};
 use crate::tasks::Tasks;
+use crate::turns::Turns;
 use crate::waiting::Waiting;
 use crate::{
     ChildKeys, EngineConfig, EngineError, Event, NoResolver, Observer, Resolver, Runtime, Source,
@@ -85,7 +86,7 @@ pub(crate) struct Inner<S, R> {
     pub(crate) clock: ClockEstimate,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) tasks: Arc<Tasks>,
-    pub(crate) probes: Semaphore,
+    pub(crate) turns: Turns,
 }
 
 impl<S: Store> Engine<S> {
@@ -399,7 +400,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             resolver: self.resolver,
             waiting: Arc::new(Waiting::new(&config)),
             tasks: Arc::new(Tasks::new(config.executions_max)),
-            probes: Semaphore::new(config.probes_max),
+            turns: Turns::new(config.probes_max, sweep::rows_max(&config)),
             runtime,
         });
         if self.background {

@@ -42,6 +42,7 @@ mod runtime;
 mod settle;
 mod sweep;
 mod tasks;
+mod turns;
 mod waiting;
 
 pub use config::EngineConfig;

@@ -2,7 +2,8 @@
 //! are forgotten.
 //!
 //! Any number of processes may sweep one store. Every row is dealt with by a swap, so of several
-//! sweepers one wins and the others find nothing due.
+//! sweepers one wins and the others find nothing due. An unknown outcome is dealt with only when it
+//! can be asked about at once (`turns.rs`); until then it stays due, and everything else goes on.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -16,10 +17,17 @@ use onlyonce_store::{Row, Store};
 
 use crate::apply::{Applied, Start};
 use crate::engine::Inner;
-use crate::{Engine, EngineError, Event, Runtime, Source};
+use crate::turns::Turn;
+use crate::{Engine, EngineConfig, EngineError, Event, Runtime, Source};
 
 /// How many batches one pass takes at most, so that a pass over a huge backlog ends.
 const BATCHES_MAX: usize = 64;
+
+/// How many rows one pass works on, about; and how many outcomes wait for their turn in memory. With
+/// more of those in the store, they hide what became due after them.
+pub(crate) const fn rows_max(config: &EngineConfig) -> usize {
+    config.sweep_batch.saturating_mul(BATCHES_MAX)
+}
 
 /// What one pass did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +36,8 @@ pub struct SweepReport {
     pub leases_expired: usize,
     /// Unknown outcomes that are being looked into.
     pub probes: usize,
+    /// Unknown outcomes that stay due, because enough others are being looked into.
+    pub waiting: usize,
     /// Unknown outcomes that wait for a person now.
     pub dead_lettered: usize,
     /// Rows past their retention that are kept for audit.
@@ -39,16 +49,17 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
-    fn count(&mut self, decision: Option<Decision>) {
-        match decision {
-            Some(Decision::LeaseExpired) => self.leases_expired += 1,
-            Some(Decision::Probe) => self.probes += 1,
-            Some(Decision::DeadLettered) => self.dead_lettered += 1,
-            Some(Decision::Expired) => self.expired += 1,
-            Some(Decision::Purged) => self.purged += 1,
-            None => self.failed += 1,
+    fn count(&mut self, swept: &Swept) {
+        match swept {
+            Swept::Done(Decision::LeaseExpired) => self.leases_expired += 1,
+            Swept::Ask(_) | Swept::Done(Decision::Probe) => self.probes += 1,
+            Swept::Waits => self.waiting += 1,
+            Swept::Done(Decision::DeadLettered) => self.dead_lettered += 1,
+            Swept::Done(Decision::Expired) => self.expired += 1,
+            Swept::Done(Decision::Purged) => self.purged += 1,
+            Swept::Failed => self.failed += 1,
             // Another sweeper was there first, or the row was renewed.
-            Some(
+            Swept::Done(
                 Decision::NotDue
                 | Decision::Execute
                 | Decision::Replay
@@ -109,41 +120,80 @@ impl<S: Store, R: Runtime> Inner<S, R> {
 
     async fn sweep(self: &Arc<Self>) -> Result<SweepReport, EngineError> {
         let mut report = SweepReport::default();
-        // Rows that fail stay due; they must not hide those behind them.
-        let mut failed = HashSet::new();
-        for _ in 0..BATCHES_MAX {
-            let mut due = self.due(self.config.sweep_batch + failed.len()).await?;
-            let found = due.len();
-            due.retain(|id| !failed.contains(id));
+        let (batch, rows_max) = (self.config.sweep_batch, rows_max(&self.config));
+        // Rows that fail or wait stay due; they must not hide those behind them.
+        let mut stay = HashSet::new();
+        let mut limit = batch.saturating_add(self.turns.waiting());
+        let mut rows = 0;
+        while rows < rows_max {
+            let mut due = self.due(limit).await?;
+            let is_all = due.len() < limit;
+            due.retain(|id| !stay.contains(id));
+            let (waits, due): (Vec<_>, Vec<_>) =
+                due.into_iter().partition(|id| self.turns.must_wait(id));
+            report.waiting += waits.len();
+            stay.extend(waits);
+            rows += due.len().max(batch);
             let mut swept = stream::iter(due)
                 .map(|id| async move { (id, self.sweep_one(id).await) })
                 .buffer_unordered(self.config.sweep_concurrency);
-            while let Some((id, decision)) = swept.next().await {
-                report.count(decision);
-                if decision.is_none() {
-                    failed.insert(id);
+            while let Some((id, swept)) = swept.next().await {
+                report.count(&swept);
+                if matches!(swept, Swept::Failed | Swept::Waits) {
+                    stay.insert(id);
                 }
             }
-            if found < self.config.sweep_batch {
+            if is_all {
                 break;
             }
+            // As many new ones as stay, or a pass would read those again for every batch.
+            limit = stay.len().saturating_add(batch.max(stay.len()));
         }
         Ok(report)
     }
 
-    /// Deals with one row. `None` when it could not be read or written.
-    async fn sweep_one(self: &Arc<Self>, id: RecordId) -> Option<Decision> {
-        let Some(row) = self.load(&id).await.ok()? else {
-            return Some(Decision::NotDue);
+    /// Deals with one row that a pass found.
+    async fn sweep_one(self: &Arc<Self>, id: RecordId) -> Swept {
+        let mut turn = None;
+        match (self.take_up(&id, &mut turn).await, turn) {
+            (Swept::Ask(row), Some(turn)) => {
+                let inner = Arc::clone(self);
+                self.runtime
+                    .spawn(async move { inner.ask(id, row, turn).await });
+                Swept::Done(Decision::Probe)
+            }
+            (swept, _) => swept,
+        }
+    }
+
+    /// Does what is due with one row, up to asking about it, for which it takes a turn if there is
+    /// none yet.
+    async fn take_up(&self, id: &RecordId, turn: &mut Option<Turn>) -> Swept {
+        let row = match self.load(id).await {
+            Ok(Some(row)) => row,
+            Ok(None) => return Swept::Done(Decision::NotDue),
+            Err(_) => return Swept::Failed,
         };
         let route = row.record.route.clone();
-        let start = Start::Seen(Some(row));
-        let Applied { decision, row } = self.apply(&id, &Command::Sweep, start).await.ok()?;
+        let (decision, next) = self.decide(&Command::Sweep, Some(&row));
+        if decision == Decision::Probe && turn.is_none() {
+            // Before the attempt is counted: attempts that nobody made would use up all that there
+            // are, and leave to a person what could have been asked.
+            *turn = self.turns.take();
+            if turn.is_none() {
+                self.turns.wait(id);
+                return Swept::Waits;
+            }
+        }
+        let start = Start::Decided(Some(row), decision, next);
+        let Ok(Applied { decision, row }) = self.apply(id, &Command::Sweep, start).await else {
+            return Swept::Failed;
+        };
         if decision == Decision::NotDue {
-            return Some(decision);
+            return Swept::Done(decision);
         }
         self.observer.observe(&Event::Swept {
-            id: &id,
+            id,
             route: &route,
             decision,
         });
@@ -151,33 +201,43 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             (Decision::LeaseExpired, _) => {
                 let reason = UnknownReason::LeaseExpired;
                 self.observer.observe(&Event::BecameUnknown {
-                    id: &id,
+                    id,
                     route: &route,
                     reason,
                 });
-                self.waiting.wake(&id);
+                self.waiting.wake(id);
             }
-            (Decision::Probe, Some(row)) => {
-                let inner = Arc::clone(self);
-                self.runtime
-                    .spawn(async move { inner.probe(id, row).await });
-            }
+            // Without a turn if somebody else's write made it unknown and due between the two
+            // decisions. Then this attempt passes.
+            (Decision::Probe, Some(row)) if turn.is_some() => return Swept::Ask(row),
             _ => {}
         }
-        Some(decision)
+        Swept::Done(decision)
+    }
+
+    /// Asks about one unknown outcome, and then about those that wait for a turn.
+    async fn ask(self: Arc<Self>, id: RecordId, row: Row, turn: Turn) {
+        self.probe(id, row).await;
+        let mut turn = Some(turn);
+        while !self.tasks.is_draining()
+            && let Some(id) = self.turns.next()
+        {
+            match self.take_up(&id, &mut turn).await {
+                Swept::Ask(row) => self.probe(id, row).await,
+                Swept::Done(_) => {}
+                // The store fails: the next pass tries again.
+                Swept::Failed | Swept::Waits => return,
+            }
+        }
     }
 
     /// Asks about one unknown outcome. The sweep that led here has already set the time of the
     /// next attempt, so nobody else asks meanwhile, and a crash here only means asking again.
-    async fn probe(self: Arc<Self>, id: RecordId, row: Row) {
+    async fn probe(self: &Arc<Self>, id: RecordId, row: Row) {
         let fence = row.record.fence;
-        // By the time of the next attempt somebody else asks; a late answer would be the second.
-        let next = row.record.state.deadline().unwrap_or(self.now());
-        let turn = self.within(next.since(self.now()), self.probes.acquire());
-        let Some(Ok(_turn)) = turn.await else {
-            return;
-        };
         let asked_at = self.now();
+        // By the time of the next attempt somebody else asks; a late answer would be the second.
+        let next = row.record.state.deadline().unwrap_or(asked_at);
         let asked = AssertUnwindSafe(async { self.resolver.resolve(&id, &row.record).await });
         let verdict = self
             .within(next.since(asked_at), asked.catch_unwind())
@@ -225,6 +285,18 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         });
         Ok(decision)
     }
+}
+
+/// What came of a row that was due.
+enum Swept {
+    /// Nothing is left to do.
+    Done(Decision),
+    /// It is to be asked about now.
+    Ask(Row),
+    /// It is to be asked about, and there is no turn: it stays due.
+    Waits,
+    /// It could not be read or written: it stays due.
+    Failed,
 }
 
 /// The upstream's word about an execution.

@@ -12,20 +12,21 @@ mod common;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{ANYBODY, EventLog, body, counted, kinds, name, rows};
+use common::{ANYBODY, EventLog, Faulty, body, counted, kinds, name, rows};
+use futures_util::future::Either;
 use onlyonce_core::{
     Decision, Fence, Policy, Reconcile, Record, RecordId, Response, Secret, StateKind,
-    StoredResponse, TombstoneReason, Upstream, Verdict,
+    StoredResponse, Timestamp, TombstoneReason, Upstream, Verdict,
 };
 use onlyonce_engine::{
     Engine, EngineConfig, Finished, Policies, REFERENCE_KEEP_MIN, Referred, Resolver,
 };
 use onlyonce_store::tiered::{MemoryCache, TieredOptions};
-use onlyonce_store::{ListStore, MemoryStore, Store, Tiered};
+use onlyonce_store::{MemoryStore, Store, Tiered};
 
 const DEDUPES: Upstream = Upstream::Dedupes { reexecute: false };
 
@@ -51,7 +52,7 @@ async fn eventually(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// Leaves an unknown outcome under a key, and gives its record.
-async fn lose<S: Store + ListStore + Clone>(engine: &Engine<S>, key: &str) -> (RecordId, Record) {
+async fn lose<S: Store>(engine: &Engine<S>, key: &str) -> (RecordId, Record) {
     let seen = Arc::new(Mutex::new(None));
     let tell = Arc::clone(&seen);
     let work = move |execution: onlyonce_engine::Execution| {
@@ -147,6 +148,149 @@ async fn no_more_than_the_limit_is_asked_at_once() {
     let asked_all = || slow.asking.lock().unwrap().len() == 12;
     eventually("asked about all", asked_all).await;
     assert_eq!(slow.most_in_all.load(Ordering::SeqCst), 2);
+}
+
+/// A key must not go to a person because nobody came to ask about it: each is asked about as often
+/// as its policy says, however long that takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_nobody_had_time_for_does_not_count() {
+    let (store, slow) = (MemoryStore::new(), Slow::default());
+    let reconcile = Reconcile {
+        delay: Duration::from_millis(50),
+        delay_max: Duration::from_millis(50),
+        attempts_max: 2,
+    };
+    let policy = Policy::builder().upstream(DEDUPES).reconcile(reconcile);
+    let config = EngineConfig {
+        sweep_every: Duration::from_millis(5),
+        probes_max: 1,
+        ..EngineConfig::default()
+    };
+    let engine = Engine::builder(store.clone())
+        .policies(Policies::new(policy.build().unwrap()))
+        .config(config)
+        .resolver(slow.clone());
+    let engine = engine.open().await.unwrap();
+    for number in 0..12 {
+        lose(&engine, &format!("k{number}")).await;
+    }
+    let ended = async {
+        while kinds(&store).await != [StateKind::DeadLetter; 12] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+    ended.expect("all given up");
+    assert_eq!(slow.asked.load(Ordering::SeqCst), 24);
+}
+
+/// What one pass needs: a store whose time a test sets, and turns that never come free.
+struct Crowded {
+    clock: Arc<AtomicU64>,
+    store: Faulty,
+}
+
+/// Nobody ever answers.
+struct Silent(Arc<AtomicUsize>);
+
+impl Resolver for Silent {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a RecordId,
+        _: &'a Record,
+    ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    }
+}
+
+impl Crowded {
+    fn new() -> Self {
+        let clock = Arc::new(AtomicU64::new(1_000_000));
+        let reads = Arc::clone(&clock);
+        let read = move || Timestamp::from_millis(reads.load(Ordering::SeqCst));
+        let store = Faulty {
+            store: MemoryStore::with_clock(read),
+            ..Faulty::default()
+        };
+        Self { clock, store }
+    }
+
+    /// Small batches and one turn. An outcome is due after a minute, a lease ends after an hour,
+    /// an answer is kept for a day.
+    async fn open(&self, resolver: impl Resolver) -> Engine<Faulty> {
+        let minute = Duration::from_secs(60);
+        let reconcile = Reconcile {
+            delay: minute,
+            delay_max: minute,
+            attempts_max: 1000,
+        };
+        let policy = Policy::builder().upstream(DEDUPES).reconcile(reconcile);
+        let policy = policy.lease(60 * minute).build().unwrap();
+        let config = EngineConfig {
+            sweep_batch: 2,
+            probes_max: 1,
+            ..EngineConfig::default()
+        };
+        let builder = Engine::builder(self.store.clone()).config(config);
+        let builder = builder.policies(Policies::new(policy)).resolver(resolver);
+        builder.without_background().open().await.unwrap()
+    }
+
+    /// Everything is due, and most of all the unknown outcomes.
+    fn pass_two_days(&self) {
+        self.clock.fetch_add(2 * 86_400_000, Ordering::SeqCst);
+    }
+}
+
+/// Outcomes that wait for a turn are the first that the store says are due. They must not keep
+/// ended leases and old answers from being dealt with, nor be read at every pass.
+#[tokio::test]
+async fn outcomes_that_wait_for_a_turn_hide_nothing_and_are_not_read_again() {
+    let (crowded, asked) = (Crowded::new(), Arc::new(AtomicUsize::new(0)));
+    let before = crowded.open(Silent(Arc::clone(&asked))).await;
+    for number in 0..9 {
+        lose(&before, &format!("k{number}")).await;
+    }
+    let runs = Arc::new(AtomicUsize::new(0));
+    let done = before.guard("pay", ANYBODY, "done");
+    done.run(b"", counted(&runs, "ch_1")).await.unwrap();
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let work = |_| async move {
+        begin.send(()).unwrap();
+        std::future::pending::<Finished<()>>().await
+    };
+    let crashed = before.guard("pay", ANYBODY, "crashed");
+    let crashed = Box::pin(crashed.run(b"", work));
+    let begun = futures_util::future::select(crashed, begun).await;
+    assert!(matches!(begun, Either::Right((Ok(()), _))));
+    crowded.pass_two_days();
+    let engine = crowded.open(Silent(Arc::clone(&asked))).await;
+    let report = engine.sweep().await.unwrap();
+    assert_eq!((report.probes, report.waiting), (1, 8));
+    assert_eq!((report.leases_expired, report.purged), (1, 1));
+    let loads = crowded.store.loads.load(Ordering::SeqCst);
+    let report = engine.sweep().await.unwrap();
+    assert_eq!((report.probes, report.waiting), (0, 8));
+    assert_eq!(crowded.store.loads.load(Ordering::SeqCst), loads);
+    eventually("asked", || asked.load(Ordering::SeqCst) == 1).await;
+}
+
+/// Passes are a second apart. If a turn waited for the next one, an outage would take hours to
+/// clear up.
+#[tokio::test]
+async fn a_turn_that_comes_free_goes_to_whoever_waits_without_another_pass() {
+    let (crowded, slow) = (Crowded::new(), Slow::default());
+    let before = crowded.open(slow.clone()).await;
+    for number in 0..9 {
+        lose(&before, &format!("k{number}")).await;
+    }
+    crowded.pass_two_days();
+    let engine = crowded.open(slow.clone()).await;
+    assert_eq!(engine.sweep().await.unwrap().waiting, 8);
+    let asked_all = || slow.asked.load(Ordering::SeqCst) == 9;
+    eventually("asked about all", asked_all).await;
+    assert_eq!(slow.most_in_all.load(Ordering::SeqCst), 1);
 }
 
 fn answer(text: &'static str) -> Verdict {
