@@ -97,6 +97,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Next::Put(record) => Some(record),
                 Next::Remove => None,
             };
+            if let Some(record) = &next
+                && let Err(error) = self.keep_secret_for(record).await
+            {
+                return Err(unsure.unwrap_or(error).into());
+            }
             let expected = seen.as_ref().map(|row| row.version);
             seen = match self.swap(id, expected, next.as_deref()).await {
                 Ok(Swap::Won(version)) => {
@@ -171,7 +176,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 
     /// Turns silence into an error, and tells of every error.
-    fn checked<T>(
+    pub(crate) fn checked<T>(
         &self,
         operation: StoreOperation,
         answer: Option<Result<T, StoreError>>,

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
 use crate::marks::Opening;
+use crate::retired::Retired;
 use crate::sweep::{self, Said};
 use crate::tasks::Tasks;
 use crate::turns::Turns;
@@ -80,6 +81,7 @@ pub(crate) struct Inner<S, R> {
     pub(crate) policies: Policies,
     pub(crate) secret: Secret,
     pub(crate) previous_secret: Option<Secret>,
+    pub(crate) retired: Option<Retired>,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) resolver: Box<dyn Resolver>,
@@ -378,16 +380,18 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
                 retention: self.policies.retention_max(),
                 rounds_max: config.rounds_max,
             };
-            opening.check(&self.store).await?;
-            Ok::<_, EngineError>((now, secret))
+            let marks = opening.check(&self.store).await?;
+            Ok::<_, EngineError>((now, secret, marks))
         };
         let answer = match select(pin!(asking), pin!(runtime.sleep(config.store_timeout))).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => Err(StoreError::unavailable("no answer when it was opened").into()),
         };
-        let (now, secret) = answer?;
+        let (now, secret, marks) = answer?;
         // The same one twice is how a store without marks is told that the present one made its keys.
         let previous_secret = previous.filter(|previous| *previous != secret);
+        let retired = previous_secret.as_ref();
+        let retired = retired.and_then(|previous| Retired::new(&marks, previous));
         let inner = Arc::new(Inner {
             clock: ClockEstimate::new(now, runtime.elapsed()),
             store: self.store,
@@ -395,6 +399,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             policies: self.policies,
             secret,
             previous_secret,
+            retired,
             keyring: self.keyring,
             observer: self.observer,
             resolver: self.resolver,

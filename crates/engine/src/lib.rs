@@ -37,6 +37,7 @@ mod note;
 mod reference;
 mod reply;
 mod resolver;
+mod retired;
 mod run;
 mod runtime;
 mod settle;

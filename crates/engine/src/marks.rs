@@ -2,7 +2,7 @@
 //!
 //! Ids are hashes under the secret. An engine with another one would find no key that is there, and
 //! execute every retry again. So a row tells, by digests, the secret of the newest keys, and the
-//! one before it with the time until which its keys may be stored. It is there before the first
+//! one before it with the time until which its keys may be stored (`retired.rs`). It is there before the first
 //! key is, under an id that depends on no secret, and never expires. It is in the state
 //! `released`, which no cache keeps.
 
@@ -29,7 +29,7 @@ const LAST: Timestamp = Timestamp::from_millis(u64::MAX - 1);
 const MARK_BYTES: usize = 16;
 
 /// Tells a secret from another one without showing it.
-type Mark = [u8; MARK_BYTES];
+pub(crate) type Mark = [u8; MARK_BYTES];
 
 /// The secrets that an engine opens a store with.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +46,11 @@ pub(crate) struct Opening<'a> {
 
 impl Opening<'_> {
     /// Refuses secrets under which keys of the store would not be found, and else notes them.
+    /// Gives what the store says of them then.
     ///
     /// # Errors
     /// When they are refused, or the store fails.
-    pub(crate) async fn check<S: Store>(&self, store: &S) -> Result<(), EngineError> {
+    pub(crate) async fn check<S: Store>(&self, store: &S) -> Result<Marks, EngineError> {
         for _ in 0..self.rounds_max {
             let seen = Marks::load(store).await?;
             let next = match seen {
@@ -58,7 +59,7 @@ impl Opening<'_> {
                 None => return Err(SecretError::Unmarked.into()),
             };
             if next.write(store, seen, self.now).await? {
-                return Ok(());
+                return Ok(next);
             }
             // Another process opens the store as well, or this write is there: look again.
         }
@@ -82,7 +83,9 @@ impl Opening<'_> {
 pub struct Marks {
     current: Mark,
     /// The one before, and until when its keys may be stored.
-    retired: Option<(Mark, Timestamp)>,
+    pub(crate) retired: Option<(Mark, Timestamp)>,
+    /// When the current one became so: when the row was made.
+    pub(crate) changed_at: Timestamp,
 }
 
 /// Whether a store has any row that will ever be due. Every key of a client is one.
@@ -118,7 +121,25 @@ impl Marks {
             (Some(_), Some(_)) => return None,
             (one, two) => one.or(two),
         };
-        (self.current == other.current).then_some(Self { retired, ..self })
+        // The later one: keys of the secret before may have been made until then.
+        let changed_at = self.changed_at.max(other.changed_at);
+        (self.current == other.current).then_some(Self {
+            retired,
+            changed_at,
+            ..self
+        })
+    }
+
+    /// These, and until when keys of a secret may be stored, if that is the one before.
+    pub(crate) fn until_of(self, mark: Mark) -> Option<(Self, Timestamp)> {
+        let (_, until) = self.retired.filter(|(retired, _)| *retired == mark)?;
+        Some((self, until))
+    }
+
+    /// The same with another time until which keys of the secret before may be stored.
+    pub(crate) fn needing(self, until: Timestamp) -> Self {
+        let retired = self.retired.map(|(retired, _)| (retired, until));
+        Self { retired, ..self }
     }
 
     /// Writes them where `seen` was. Whether they are there; if not, look again.
@@ -154,6 +175,7 @@ impl Marks {
             retired: previous
                 .filter(|previous| *previous != current)
                 .map(|previous| (previous, until)),
+            changed_at: opening.now,
         }
     }
 
@@ -179,26 +201,26 @@ impl Marks {
     }
 
     fn of(row: &Row) -> Result<Self, StoreError> {
-        Self::read(&row.record.memo).ok_or_else(|| StoreError::Corrupt {
+        let marks = Self::read(&row.record.memo, row.record.created_at);
+        marks.ok_or_else(|| StoreError::Corrupt {
             version: row.version,
             reason: format!("{MARKS_ROUTE} ({}) is malformed", marks_id()).into(),
         })
     }
 
-    fn read(memo: &[u8]) -> Option<Self> {
+    fn read(memo: &[u8], changed_at: Timestamp) -> Option<Self> {
         let (current, rest) = memo.split_first_chunk()?;
-        if rest.is_empty() {
-            return Some(Self {
-                current: *current,
-                retired: None,
-            });
-        }
-        let (retired, until) = rest.split_first_chunk()?;
-        let until = u64::from_be_bytes(until.try_into().ok()?);
-        Some(Self {
+        let mut marks = Self {
             current: *current,
-            retired: Some((*retired, Timestamp::from_millis(until))),
-        })
+            retired: None,
+            changed_at,
+        };
+        if !rest.is_empty() {
+            let (retired, until) = rest.split_first_chunk()?;
+            let until = u64::from_be_bytes(until.try_into().ok()?);
+            marks.retired = Some((*retired, Timestamp::from_millis(until)));
+        }
+        Some(marks)
     }
 
     fn written(self) -> Bytes {
@@ -221,7 +243,7 @@ impl Marks {
             fence: Fence::from_bytes([0; 16]),
             attempt: 1,
             state: State::Released { expires_at: NEVER },
-            created_at: now,
+            created_at: self.changed_at,
             updated_at: now,
             route: RouteName::new(MARKS_ROUTE).unwrap_or_default(),
             principal: PrincipalDigest::default(),
@@ -237,7 +259,7 @@ fn marks_id() -> RecordId {
     RecordId::note(&Secret::new([0; 32]), &[MARKS_ROUTE.as_bytes()])
 }
 
-fn mark(secret: &Secret) -> Mark {
+pub(crate) fn mark(secret: &Secret) -> Mark {
     let digest = secret.hash(Purpose::Mark).finish();
     let (mark, _) = digest
         .split_first_chunk()

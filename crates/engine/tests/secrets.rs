@@ -1,6 +1,7 @@
 //! A store whose keys were made with another secret is not opened: its keys would not be found.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "a test may stop at once"
@@ -13,10 +14,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{ANYBODY, Fault, Faulty, counted, faulty, name};
-use onlyonce_core::{Policy, RecordId, Secret, Timestamp};
-use onlyonce_engine::{Engine, EngineBuilder, EngineError, MARKS_ROUTE, Policies, SecretError};
+use onlyonce_core::{
+    Decision, Policy, Record, RecordId, Resolution, Response, Secret, StateKind, StoredResponse,
+    Timestamp, UnknownReason, Verdict,
+};
+use onlyonce_engine::{
+    Engine, EngineBuilder, EngineConfig, EngineError, Finished, MARKS_ROUTE, Outcome, Policies,
+    Reply, SecretError,
+};
 use onlyonce_store::{Filter, ListStore, MemoryStore, Store};
 
+const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn secret(byte: u8) -> Secret {
@@ -124,26 +132,203 @@ async fn the_previous_secret_is_needed_until_its_keys_have_expired() {
     }
 }
 
+/// A store whose time a test sets. Engines see it when they open.
+#[derive(Clone)]
+struct Timed {
+    clock: Arc<AtomicU64>,
+    store: MemoryStore,
+}
+
+impl Timed {
+    fn new() -> Self {
+        let clock = Arc::new(AtomicU64::new(1_000_000));
+        let reads = Arc::clone(&clock);
+        let read = move || Timestamp::from_millis(reads.load(Ordering::SeqCst));
+        let store = MemoryStore::with_clock(read);
+        Self { clock, store }
+    }
+
+    fn pass(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        self.clock.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// After the change from the first secret to the second.
+    async fn open(&self) -> Engine<MemoryStore> {
+        open(&self.store, Some(2), Some(1)).await.unwrap()
+    }
+
+    /// For how much longer the first secret may not be left out.
+    async fn needed_for(&self) -> Option<Duration> {
+        match open(&self.store, Some(2), None).await {
+            Ok(_) => None,
+            Err(SecretError::Dropped { left }) => Some(left),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn once_its_keys_have_expired_the_previous_secret_may_go() {
-    let clock = Arc::new(AtomicU64::new(1_000_000));
-    let reads = Arc::clone(&clock);
-    let store =
-        MemoryStore::with_clock(move || Timestamp::from_millis(reads.load(Ordering::SeqCst)));
-    let pass = |time: Duration| {
-        let millis = u64::try_from(time.as_millis()).unwrap();
-        clock.fetch_add(millis, Ordering::SeqCst);
-    };
-    open(&store, Some(1), None).await.unwrap();
-    open(&store, Some(2), Some(1)).await.unwrap();
-    let retention = Policy::default().retention();
+    let timed = Timed::new();
+    open(&timed.store, Some(1), None).await.unwrap();
+    timed.open().await;
     let left = Duration::from_millis(1);
-    pass(retention.saturating_sub(left));
-    let early = open(&store, Some(2), None).await.err();
-    assert_eq!(early, Some(SecretError::Dropped { left }));
-    pass(left);
-    open(&store, Some(2), None).await.unwrap();
-    open(&store, Some(3), Some(2)).await.unwrap();
+    timed.pass(Policy::default().retention().saturating_sub(left));
+    assert_eq!(timed.needed_for().await, Some(left));
+    timed.pass(left);
+    assert_eq!(timed.needed_for().await, None);
+    open(&timed.store, Some(3), Some(2)).await.unwrap();
+}
+
+/// Leaves a key under the first secret whose work said this, and gives its record.
+async fn leave(timed: &Timed, outcome: Outcome) -> (RecordId, Record) {
+    let engine = open(&timed.store, Some(1), None).await.unwrap();
+    let work = move |_| std::future::ready(Finished { outcome, value: () });
+    let reply = engine.guard("pay", ANYBODY, "k").run(b"", work).await;
+    assert_eq!(name(&reply.unwrap()), "executed");
+    common::rows(&timed.store).await.swap_remove(0)
+}
+
+const LOST: Outcome = Outcome::Unknown(UnknownReason::NoCompleteAnswer);
+
+/// An outcome that became known late is kept for a whole retention from then on. Without the secret
+/// that its key was made with, a retry would not find it, and charge again.
+#[tokio::test]
+async fn a_key_that_was_settled_late_needs_its_secret_until_it_expires() {
+    let (timed, runs) = (Timed::new(), Arc::new(AtomicUsize::new(0)));
+    let (id, record) = leave(&timed, LOST).await;
+    timed.pass(HOUR);
+    timed.open().await;
+    timed.pass(23 * HOUR);
+    let engine = timed.open().await;
+    let found = Response::Plain(StoredResponse::from_bytes("ch_1"));
+    let told = engine.reconcile(&id, record.fence, engine.now(), Verdict::Completed(found));
+    assert_eq!(told.await.unwrap(), Decision::Settled);
+    timed.pass(7 * HOUR);
+    let left = timed.needed_for().await.expect("the key is still stored");
+    assert!(left >= 17 * HOUR && left < 18 * HOUR, "{left:?}");
+    assert_eq!(charge(&timed.open().await, &runs).await, "replayed");
+    timed.pass(left);
+    assert_eq!(timed.needed_for().await, None);
+    assert_eq!(charge(&timed.open().await, &runs).await, "executed");
+}
+
+/// The work may outlast the time at which the secret could have gone, so it is asked for before the
+/// work begins: what a crash leaves must be found too.
+#[tokio::test]
+async fn a_key_that_runs_again_needs_its_secret_before_it_runs() {
+    let timed = Timed::new();
+    leave(&timed, Outcome::Released).await;
+    timed.open().await;
+    timed.pass(23 * HOUR);
+    let engine = timed.open().await;
+    let seen = timed.clone();
+    let work = move |_| async move {
+        seen.pass(2 * HOUR);
+        let left = seen.needed_for().await;
+        Finished::completed(StoredResponse::from_bytes("ch_1"), left)
+    };
+    let reply = engine.guard("pay", ANYBODY, "k").run(b"", work).await;
+    let Reply::Executed { value, .. } = reply.unwrap() else {
+        panic!("not executed");
+    };
+    assert!(value.expect("the key is stored") > 21 * HOUR);
+}
+
+/// While an outcome is open its key never expires. Whoever asks about it keeps its secret.
+#[tokio::test]
+async fn a_key_that_is_still_asked_about_needs_its_secret() {
+    let timed = Timed::new();
+    leave(&timed, LOST).await;
+    timed.open().await;
+    timed.pass(23 * HOUR);
+    assert_eq!(timed.open().await.sweep().await.unwrap().probes, 1);
+    timed.pass(2 * HOUR);
+    assert!(timed.needed_for().await.expect("unknown") > 21 * HOUR);
+}
+
+/// An engine with both secrets over a store that fails as scripted.
+async fn scripted(store: &Faulty) -> Engine<Faulty> {
+    let config = EngineConfig {
+        store_timeout: Duration::from_millis(50),
+        ..EngineConfig::default()
+    };
+    let builder = Engine::builder(store.clone()).config(config);
+    let builder = builder.secret(secret(2)).previous_secret(secret(1));
+    builder.without_background().open().await.unwrap()
+}
+
+/// If it cannot be written down for how long the secret is needed, the key must not live longer.
+#[tokio::test]
+async fn nothing_is_settled_late_unless_it_is_known_that_the_secret_is_kept() {
+    for (fault, is_settled) in [
+        (Fault::Unavailable, false),
+        (Fault::Hangs, false),
+        (Fault::LostUnacknowledged, true),
+        (Fault::WrittenUnacknowledged, true),
+    ] {
+        let timed = Timed::new();
+        let (id, record) = leave(&timed, LOST).await;
+        timed.open().await;
+        timed.pass(23 * HOUR);
+        let store = Faulty {
+            store: timed.store.clone(),
+            ..Faulty::default()
+        };
+        let engine = scripted(&store).await;
+        store.fail(&[fault]);
+        let released = engine.resolve(&id, record.fence, Resolution::Released);
+        assert_eq!(released.await.is_ok(), is_settled, "{fault:?}");
+        let row = timed.store.load(&id).await.unwrap().unwrap();
+        let is_unknown = row.record.state.kind() == StateKind::Unknown;
+        assert_eq!(is_unknown, !is_settled, "{fault:?}");
+        timed.pass(2 * HOUR);
+        let is_needed = timed.needed_for().await.is_some();
+        assert_eq!(is_needed, is_settled, "{fault:?}");
+    }
+}
+
+/// Late keys must not make one row the bottleneck: what is written down for one covers the next.
+#[tokio::test]
+async fn late_keys_share_a_write() {
+    let (timed, runs) = (Timed::new(), Arc::new(AtomicUsize::new(0)));
+    let (id, record) = leave(&timed, LOST).await;
+    timed.open().await;
+    timed.pass(23 * HOUR);
+    let store = Faulty {
+        store: timed.store.clone(),
+        ..Faulty::default()
+    };
+    let engine = scripted(&store).await;
+    let before = store.swaps.load(Ordering::SeqCst);
+    let swaps = || store.swaps.load(Ordering::SeqCst) - before;
+    let released = engine.resolve(&id, record.fence, Resolution::Released);
+    assert_eq!(released.await.unwrap(), Decision::Settled);
+    assert_eq!(swaps(), 2, "the secrets' row, and the key's");
+    let again = engine.guard("pay", ANYBODY, "k");
+    again.run(b"", counted(&runs, "ch_1")).await.unwrap();
+    assert_eq!(swaps(), 4, "a claim and a completion");
+}
+
+/// A change of the secret must not cost every later request a write.
+#[tokio::test]
+async fn keys_of_the_new_secret_write_nothing_for_the_old_one() {
+    let timed = Timed::new();
+    open(&timed.store, Some(1), None).await.unwrap();
+    timed.open().await;
+    timed.pass(HOUR);
+    let store = Faulty {
+        store: timed.store.clone(),
+        ..Faulty::default()
+    };
+    let engine = scripted(&store).await;
+    let before = store.swaps.load(Ordering::SeqCst);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let charged = engine.guard("pay", ANYBODY, "new");
+    charged.run(b"", counted(&runs, "ch_1")).await.unwrap();
+    assert_eq!(store.swaps.load(Ordering::SeqCst) - before, 2);
+    assert_eq!(timed.needed_for().await, Some(23 * HOUR));
 }
 
 /// A store of an earlier version: keys, and nothing that tells what they were made with.
