@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use common::*;
@@ -299,8 +300,11 @@ async fn a_kill_at_every_step_of_opening_loses_nothing() {
             let mut child = start(folder.path(), &trace);
             let process = child.id();
             // If that call comes less often, the child runs on: end it.
+            let (end, ended) = mpsc::channel::<()>();
             let killer = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(400));
+                if ended.recv_timeout(Duration::from_millis(400)).is_ok() {
+                    return;
+                }
                 let children = format!("/proc/{process}/task/{process}/children");
                 let children = std::fs::read_to_string(children).unwrap_or_default();
                 for child in children.split_whitespace() {
@@ -309,6 +313,8 @@ async fn a_kill_at_every_step_of_opening_loses_nothing() {
             });
             read_reports(&mut child, &mut acknowledged);
             child.wait().unwrap();
+            // The killer may have gone already.
+            let _ = end.send(());
             killer.join().unwrap();
             check(folder.path(), &acknowledged).await;
         }
