@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{ANYBODY, Faulty, body, counted, faulty, kinds, name, short_lease};
-use onlyonce_core::{StateKind, StoredResponse};
+use onlyonce_core::{RecordId, State, StateKind, StoredResponse, Timestamp};
 use onlyonce_engine::{Engine, EngineConfig, EngineError, Finished, GuardError, Outcome, Reply};
 use onlyonce_store::MemoryStore;
 use tokio::sync::oneshot;
@@ -211,13 +211,32 @@ async fn a_waiter_is_woken_at_once() {
     first.await.unwrap();
 }
 
+/// The end of a lease, as it is stored.
+async fn lease_end(engine: &Engine<MemoryStore>, id: &RecordId) -> Timestamp {
+    let record = engine.inspect(id).await.unwrap().expect("claimed");
+    let State::Executing { lease_until, .. } = record.state else {
+        panic!("{:?}", record.state.kind());
+    };
+    lease_until
+}
+
 /// The work is slower than its lease; renewing keeps the key.
 #[tokio::test]
 async fn a_lease_is_renewed_while_the_work_runs() {
     let engine = Engine::builder(MemoryStore::new()).policies(short_lease());
     let engine = engine.open().await.unwrap();
+    let inside = engine.clone();
     let work = |execution: onlyonce_engine::Execution| async move {
-        tokio::time::sleep(Duration::from_millis(900)).await;
+        let first = lease_end(&inside, execution.id()).await;
+        let outlasted = async {
+            while !first.has_passed(inside.now())
+                || lease_end(&inside, execution.id()).await == first
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let outlasted = tokio::time::timeout(Duration::from_secs(10), outlasted).await;
+        outlasted.expect("the first lease is over, and another one is stored");
         Finished::completed(StoredResponse::from_bytes("slow"), execution.is_held())
     };
     let reply = engine
