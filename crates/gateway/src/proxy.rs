@@ -17,7 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper_util::rt::TokioIo;
 use onlyonce_core::UnknownReason;
 use onlyonce_engine::Policies;
-use onlyonce_http::{BoxError, Code, Execution, Problem, Settle};
+use onlyonce_http::{BoxError, Code, Execution, Problem, Settle, is_event_stream};
 use onlyonce_store_postgres::execution_token;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -237,13 +237,6 @@ fn refused(status: StatusCode, why: &'static str) -> Response<ProxyBody> {
 fn is_early_success(answer: &Response<AnswerBody>) -> bool {
     let status = answer.status();
     answer.body().is_early() && (status.is_success() || status.is_redirection())
-}
-
-/// Whether an answer is settled by its head, and may then go on for as long as it likes.
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE);
-    let start = content_type.and_then(|value| value.as_bytes().get(..17));
-    start.is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
 /// Whether a request asks to go on in another protocol. Not in one that carries requests: they

@@ -95,4 +95,4 @@ pub use profile::{Profile, ProfileError, ProfileReuse};
 pub use route::{Compare, InFlight, Mode, OnReuse, ReplayOlder, Route, Routes};
 pub use service::{Config, PROBLEM_BASE, ReplayCheck};
 pub use statuses::{Settle, Statuses};
-pub use stored::{ExecutionTrace, ResponsePolicy};
+pub use stored::{ExecutionTrace, ResponsePolicy, is_event_stream};

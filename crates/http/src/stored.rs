@@ -125,16 +125,19 @@ pub(crate) fn tombstone(head: &Parts) -> Option<TombstoneReason> {
     if unstorable {
         return Some(TombstoneReason::NotStorable);
     }
-    let content_type = head
-        .headers
-        .get(header::CONTENT_TYPE)
-        .map(HeaderValue::as_bytes);
-    let stream = content_type.is_some_and(|value| {
-        value
-            .get(..17)
-            .is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
-    });
-    stream.then_some(TombstoneReason::Stream)
+    is_event_stream(&head.headers).then_some(TombstoneReason::Stream)
+}
+
+/// Whether an answer is a stream of events, by its media type without the parameters. Such an
+/// answer is settled by its head, and may then go on for as long as it likes.
+#[must_use]
+pub fn is_event_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE);
+    let media_type = content_type.and_then(|value| value.as_bytes().split(|b| *b == b';').next());
+    media_type.is_some_and(|media_type| {
+        let media_type = media_type.trim_ascii();
+        media_type.eq_ignore_ascii_case(b"text/event-stream")
+    })
 }
 
 fn line<'a>((name, value): (&'a HeaderName, &'a HeaderValue)) -> (&'a [u8], &'a [u8]) {
@@ -278,14 +281,34 @@ mod tests {
         assert_eq!(stored(&deny, &lines), ["x-b"]);
     }
 
+    /// An answer that only looks like a stream would not be kept, and the upstream's time to give
+    /// it would have no end; a stream that is not seen as one would be read to its end.
     #[test]
     fn streams_and_partial_answers_leave_tombstones() {
-        let stream = head(&[("content-type", "Text/Event-Stream; charset=utf-8")]);
-        assert_eq!(tombstone(&stream), Some(TombstoneReason::Stream));
-        assert_eq!(
-            tombstone(&head(&[("content-type", "application/json")])),
-            None
-        );
+        for stream in [
+            "text/event-stream",
+            "Text/Event-Stream; charset=utf-8",
+            "text/event-stream;charset=utf-8",
+            "text/event-stream ; charset=utf-8",
+        ] {
+            let stream = head(&[("content-type", stream)]);
+            assert_eq!(tombstone(&stream), Some(TombstoneReason::Stream));
+        }
+        for other in [
+            "application/json",
+            "text/event-streaming",
+            "text/event-stream+json",
+            "text/event-strea",
+            "application/json; was=text/event-stream",
+            "",
+        ] {
+            assert_eq!(
+                tombstone(&head(&[("content-type", other)])),
+                None,
+                "{other}"
+            );
+        }
+        assert_eq!(tombstone(&head(&[])), None);
         let mut partial = head(&[]);
         partial.status = StatusCode::PARTIAL_CONTENT;
         assert_eq!(tombstone(&partial), Some(TombstoneReason::NotStorable));
