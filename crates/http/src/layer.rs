@@ -14,7 +14,7 @@ use onlyonce_store::Store;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::service::Guard;
+use crate::service::{Concern, Guard};
 use crate::{Body, BoxError, Config, Settle};
 
 /// Makes the writes of any tower service safe to retry.
@@ -109,16 +109,24 @@ where
         // The clone is not ready; the one that is goes with the request.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
-        if self.guard.lets_pass(&request) {
-            let passing = inner.call(request.map(Body::streaming));
-            return Box::pin(async {
-                let mut response = passing.await?;
-                // A word about keys is no business of the client's, guarded or not.
-                Settle::take(response.headers_mut());
-                Ok(response.map(Body::streaming))
-            });
+        let guard = || Arc::clone(&self.guard);
+        // Each is a future of its own, so that what is rare makes no other larger.
+        match self.guard.concern(&request) {
+            Concern::None => {
+                let passing = inner.call(request.map(Body::streaming));
+                Box::pin(async {
+                    let mut response = passing.await?;
+                    // A word about keys is no business of the client's, guarded or not.
+                    Settle::take(response.headers_mut());
+                    Ok(response.map(Body::streaming))
+                })
+            }
+            Concern::Status(id) => {
+                let (guard, (parts, _)) = (guard(), request.into_parts());
+                Box::pin(async move { Ok(guard.operation(id, &parts).await) })
+            }
+            Concern::Observed(route) => Box::pin(guard().observe(inner, route, request)),
+            Concern::Guarded(route) => Box::pin(guard().serve(inner, route, request)),
         }
-        let guard = Arc::clone(&self.guard);
-        Box::pin(guard.serve(inner, request))
     }
 }

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::body::Collected;
 use crate::service::Guard;
-use crate::{Body, BoxError, Code, Settle};
+use crate::{Body, BoxError, Code, Route, Settle};
 
 /// Something about a request that was let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     pub(crate) async fn observe<I, B, RB>(
         self: Arc<Self>,
         mut inner: I,
+        route: Arc<Route>,
         request: Request<B>,
     ) -> Result<Response<Body<RB>>, I::Error>
     where
@@ -68,10 +69,6 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB: HttpBody<Data = Bytes>,
     {
         let (parts, body) = request.into_parts();
-        let Some(route) = self.config.routes.find(&parts.method, parts.uri.path()) else {
-            let request = Request::from_parts(parts, Body::streaming(body));
-            return Ok(inner.call(request).await?.map(Body::streaming));
-        };
         let refuse = |code| {
             let observation = Observation::WouldRefuse {
                 route: &route.name,
@@ -100,30 +97,29 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             // Half a request must not look like a whole one to the handler, and its sender is gone.
             Err(error) => {
                 refuse(Code::PayloadIncomplete);
-                return Ok(self.refuse(route, &self.incomplete(&error)));
+                return Ok(self.refuse(&route, &self.incomplete(&error)));
             }
         };
-        let key = self.key(route, &parts, data.as_deref());
+        let key = self.key(&route, &parts, data.as_deref());
         let key = key.unwrap_or_else(|problem| {
             refuse(problem.code());
             None
         });
-        let principal = self.principal(route, &parts);
+        let principal = self.principal(&route, &parts);
         if principal.is_err() {
             refuse(Code::PrincipalRequired);
         }
         let watched = match (key, principal.ok(), data) {
             (Some(key), Some(principal), Some(data)) => {
-                let request = self.identify(route, &parts, &key, &principal, &data);
+                let request = self.identify(&route, &parts, &key, &principal, &data);
                 Some(self.watch(route.name.clone(), request))
             }
             (_, _, _) => None,
         };
-        let statuses = route.statuses.clone();
         let mut response = inner.call(Request::from_parts(parts, body)).await?;
         drop(room);
         let settle = self.said(&mut response);
-        let settle = settle.unwrap_or_else(|| statuses.of(response.status().as_u16()));
+        let settle = settle.unwrap_or_else(|| route.statuses.of(response.status().as_u16()));
         if let Some(watched) = watched {
             // The watcher may have had nothing to wait for.
             let _ = watched.send(settle);

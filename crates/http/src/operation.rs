@@ -56,8 +56,12 @@ impl<S: Store, R: Runtime> Guard<S, R> {
 
     /// Answers a request for an operation's status. Somebody else's operation, none at all, and what
     /// is no name of one look the same.
-    pub(crate) async fn operation<B>(&self, name: &str, parts: &Parts) -> Response<Body<B>> {
-        let record = match RecordId::from_hex(name) {
+    pub(crate) async fn operation<B>(
+        &self,
+        id: Option<RecordId>,
+        parts: &Parts,
+    ) -> Response<Body<B>> {
+        let record = match id {
             Some(id) => self.engine.inspect(&id).await,
             None => Ok(None),
         };

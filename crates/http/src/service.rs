@@ -106,6 +106,18 @@ pub(crate) struct Guard<S, R> {
     room: Arc<Semaphore>,
 }
 
+/// What the layer has to do with a request.
+pub(crate) enum Concern {
+    /// Nothing: it passes.
+    None,
+    /// It asks how an operation stands; `None` for what is no name of one.
+    Status(Option<RecordId>),
+    /// Its route only watches.
+    Observed(Arc<Route>),
+    /// Its route guards it.
+    Guarded(Arc<Route>),
+}
+
 /// Room for bodies is given out in pieces of this size.
 const ROOM_BYTES: usize = 1024;
 
@@ -119,18 +131,27 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         }
     }
 
-    /// Whether a request is none of the layer's business.
-    pub(crate) fn lets_pass<B>(&self, request: &Request<B>) -> bool {
+    /// What the layer has to do with a request. Decided once, and handed on.
+    pub(crate) fn concern<B>(&self, request: &Request<B>) -> Concern {
         let (method, path) = (request.method(), request.uri().path());
-        let route = self.config.routes.find(method, path);
-        let guarded = route.is_some_and(|route| route.mode != Mode::Off);
-        !guarded && self.operation_asked(method, path).is_none()
+        if let Some(name) = self.operation_asked(method, path) {
+            return Concern::Status(RecordId::from_hex(name));
+        }
+        let Some(route) = self.config.routes.find(method, path) else {
+            return Concern::None;
+        };
+        match route.mode {
+            Mode::Off => Concern::None,
+            Mode::Observe => Concern::Observed(Arc::clone(route)),
+            Mode::Enforce => Concern::Guarded(Arc::clone(route)),
+        }
     }
 
     /// The life of a guarded request.
     pub(crate) async fn serve<I, B, RB>(
         self: Arc<Self>,
-        mut inner: I,
+        inner: I,
+        route: Arc<Route>,
         request: Request<B>,
     ) -> Result<Response<Body<RB>>, I::Error>
     where
@@ -143,19 +164,6 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         RB::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let (method, path) = (&parts.method, parts.uri.path());
-        if let Some(name) = self.operation_asked(method, path) {
-            // Boxed, as below: what is rare must not make every request's future larger.
-            return Ok(Box::pin(self.operation(name, &parts)).await);
-        }
-        let Some(route) = self.config.routes.find(method, path).cloned() else {
-            let request = Request::from_parts(parts, Body::streaming(body));
-            return Ok(inner.call(request).await?.map(Body::streaming));
-        };
-        if route.mode == Mode::Observe {
-            let request = Request::from_parts(parts, body);
-            return Box::pin(self.observe(inner, request)).await;
-        }
         // A key in the body is known only once the body was read.
         let mut key = None;
         if !route.key.reads_body() {

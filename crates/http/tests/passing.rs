@@ -104,22 +104,30 @@ async fn a_write_without_an_optional_key_streams_through_and_is_reported() {
     malformed.assert_problem(400, "idempotency_key_invalid");
 }
 
-/// How a service talks to its guard is nobody else's business.
+/// How a service talks to its guard is nobody else's business, whatever the guard has to do with
+/// a request.
 #[tokio::test]
-async fn the_outcome_header_is_hidden_wherever_a_route_matches() {
-    for (required, mode) in [(false, Mode::Enforce), (true, Mode::Observe)] {
+async fn the_outcome_header_is_hidden_everywhere() {
+    for (path, mode) in [
+        ("/payments", Mode::Enforce),
+        ("/payments", Mode::Observe),
+        ("/payments", Mode::Off),
+        ("/elsewhere", Mode::Enforce),
+        ("/elsewhere", Mode::Observe),
+    ] {
         let runs = Runs::default();
         let router = runs.router(|_| [("onlyonce-outcome", "completed")].into_response());
         let config = config(|route| {
-            route.key.required = required;
+            route.pattern = Pattern::parse(path).unwrap();
+            route.key.required = false;
             route.mode = mode;
         });
-        let keyless = without(post("k"), "idempotency-key");
-        let answer = ask(&guard(router, config).await, keyless).await;
-        assert_eq!(
-            (answer.status, answer.header("onlyonce-outcome")),
-            (200, "")
-        );
+        let router = guard(router, config).await;
+        for request in [post("k"), without(post("k"), "idempotency-key")] {
+            let answer = ask(&router, request).await;
+            let hidden = answer.header("onlyonce-outcome");
+            assert_eq!((answer.status, hidden), (200, ""), "{path} {mode:?}");
+        }
     }
 }
 
