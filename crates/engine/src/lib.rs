@@ -59,5 +59,5 @@ pub use reference::{REFERENCE_KEEP_MIN, REFERENCE_ROUTE, Referred};
 pub use reply::{Replay, Reply};
 pub use resolver::{NoResolver, Resolver};
 pub use run::{Identity, Request};
-pub use runtime::{Runtime, TokioRuntime};
+pub use runtime::{Carried, Runtime, TokioRuntime};
 pub use sweep::SweepReport;

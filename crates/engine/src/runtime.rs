@@ -3,10 +3,19 @@
 //! The engine takes all three from here and from nowhere else, so a simulation can replace them
 //! and replay any schedule from a seed.
 
+use std::any::Any;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+
+/// What a task has with it, such as the name of its request in the log.
+pub type Carried = Arc<dyn Any + Send + Sync>;
+
+tokio::task_local! {
+    static CARRIED: Option<Carried>;
+}
 
 /// Monotonic time, sleeping, spawning and entropy.
 pub trait Runtime: Clone + Send + Sync + 'static {
@@ -47,6 +56,21 @@ impl TokioRuntime {
         }
     }
 
+    /// Does work that has something with it. Every task that the work has a `TokioRuntime` start
+    /// has it too, and so have theirs.
+    pub fn carry<F: Future>(
+        what: Option<Carried>,
+        work: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        CARRIED.scope(what, work)
+    }
+
+    /// What the running task has with it.
+    #[must_use]
+    pub fn carried() -> Option<Carried> {
+        CARRIED.try_with(Clone::clone).ok().flatten()
+    }
+
     /// Starts tasks in the runtime of whoever asks for them, rather than in this one. For processes
     /// with a runtime for each processor, all of which live until the engine was drained: a task
     /// ends with its runtime.
@@ -69,6 +93,7 @@ impl Runtime for TokioRuntime {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = Self::carry(Self::carried(), task);
         let callers = self.follows_callers.then(Handle::try_current);
         match callers {
             Some(Ok(handle)) => drop(handle.spawn(task)),
@@ -78,5 +103,37 @@ impl Runtime for TokioRuntime {
 
     fn entropy<const N: usize>(&self) -> [u8; N] {
         crate::entropy::take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// What the running task has with it, as a number.
+    fn number() -> Option<u8> {
+        TokioRuntime::carried()?.downcast_ref().copied()
+    }
+
+    /// A task that forgot its request would write lines that belong to nobody; one that had
+    /// another's would blame somebody else.
+    #[tokio::test]
+    async fn a_task_has_what_its_starter_had() {
+        let runtime = TokioRuntime::current();
+        for carried in [None, Some(1_u8), Some(2)] {
+            let (tell, told) = oneshot::channel();
+            let inner = runtime.clone();
+            let starts = async {
+                runtime.spawn(async move {
+                    inner.spawn(async move { tell.send(number()).unwrap() });
+                });
+            };
+            let what = carried.map(|number| Arc::new(number) as Carried);
+            TokioRuntime::carry(what, starts).await;
+            assert_eq!(told.await, Ok(carried));
+            assert_eq!(number(), None);
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use onlyonce_engine::{Carried, TokioRuntime};
 use onlyonce_http::{Code, KeyPlace, KeySource, Routes};
 use uuid::Uuid;
 
@@ -18,12 +19,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken over from a client.
 const BYTES_MAX: usize = 128;
 
-tokio::task_local! {
-    static CURRENT: Option<Arc<About>>;
-}
-
-/// What a line of the log says about the request that it belongs to. Kept beside the request, and
-/// written only where a line is: most requests leave none.
+/// What a line of the log says about the request that it belongs to. Kept beside the request and by
+/// every task that works for it, and written only where a line is: most requests leave none.
 pub(crate) struct About {
     id: HeaderValue,
     method: Method,
@@ -33,20 +30,12 @@ pub(crate) struct About {
 impl About {
     /// The request that the running task serves, if it serves one.
     pub(crate) fn current() -> Option<Arc<Self>> {
-        CURRENT.try_with(Clone::clone).ok().flatten()
+        TokioRuntime::carried()?.downcast().ok()
     }
 
     /// What was said of a request when it was taken in.
     pub(crate) fn of<B>(request: &Request<B>) -> Option<Arc<Self>> {
         request.extensions().get::<Arc<Self>>().cloned()
-    }
-
-    /// Work on behalf of a request: also in a task that is not the one that took the request in.
-    pub(crate) fn scope<F: Future>(
-        about: Option<Arc<Self>>,
-        work: F,
-    ) -> impl Future<Output = F::Output> + use<F> {
-        CURRENT.scope(about, work)
     }
 
     /// The answer to a request, with a line about it.
@@ -57,7 +46,8 @@ impl About {
     where
         F: Future<Output = Result<Response<B>, Infallible>>,
     {
-        Self::scope(about, async move {
+        let about = about.map(|about| about as Carried);
+        TokioRuntime::carry(about, async move {
             let response = answering.await?;
             let status = response.status().as_u16();
             if let Some(code) = response.extensions().get::<Code>() {

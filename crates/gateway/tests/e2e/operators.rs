@@ -1,6 +1,6 @@
 //! What operators see: exit codes, refusals to start, the configuration in force, logs, health.
 
-use crate::kit::{Call, Setup, Stage, UNKNOWN, binary, send_to};
+use crate::kit::{Call, Setup, Stage, UNKNOWN, binary, send_to, until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -176,24 +176,44 @@ async fn logs_are_json_and_hold_no_key_no_token_and_no_body() {
     stage.finish();
 }
 
-/// Also a line of the task that executes says whose it is, and nobody else's.
+/// A line about an unknown outcome that does not say whose it is cannot be followed to the client
+/// that waits for it. The lines of tasks that execute, settle and observe say it too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_says_which_request_it_is_about() {
-    let stage = Stage::with("[log]\nformat = \"json\"").await;
+    let config = "[log]\nformat = \"json\"\nlevel = \"debug\"\n\
+        [[route]]\npath = \"/watched\"\nmode = \"observe\"\n";
+    let stage = Stage::with(config).await;
     for id in ["mine", "yours"] {
-        let lost = Call::payment(&format!("{id}-key")).header("x-test-break", "panic");
-        let lost = lost.header("x-request-id", id);
+        let call = Call::payment(&format!("{id}-key")).header("x-request-id", id);
+        let lost = call.clone().header("x-test-break", "panic");
         stage.send(&lost).await.assert_problem(502, UNKNOWN);
+        let mut watched = call;
+        watched.target = "/watched".into();
+        stage.send(&watched).await.assert_executed(201);
     }
-    let log = stage.gateway.log();
-    let lines = log.lines().map(serde_json::from_str);
-    let lines: Vec<serde_json::Value> = lines.map(|line| line.expect("JSON")).collect();
-    let lost = lines
-        .iter()
-        .filter(|line| line["message"] == "no answer from the upstream");
-    let about: Vec<_> = lost.map(|line| &line["request"]).collect();
-    let request = |id| serde_json::json!({ "id": id, "method": "POST", "path": "/payments" });
-    assert_eq!(about, [&request("mine"), &request("yours")]);
+    let about = async |message: &str| {
+        let all = || {
+            let log = stage.gateway.log();
+            let lines = log.lines().map(serde_json::from_str);
+            let lines: Vec<serde_json::Value> = lines.map(|line| line.expect("JSON")).collect();
+            let meant = lines.into_iter().filter(|line| line["message"] == message);
+            meant.map(|line| line["request"].clone()).collect()
+        };
+        until(|| Some(all()).filter(|found: &Vec<_>| found.len() >= 2)).await
+    };
+    let request = |id, path| serde_json::json!({ "id": id, "method": "POST", "path": path });
+    let [lost, watched] = ["/payments", "/watched"].map(|path| {
+        let ids = ["mine", "yours"];
+        ids.map(|id| request(id, path)).to_vec()
+    });
+    assert_eq!(about("no answer from the upstream").await, lost);
+    assert_eq!(about("outcome unknown").await, lost);
+    assert_eq!(about("observed").await, watched);
+    for message in ["claimed", "settled"] {
+        let mut found = about(message).await;
+        found.retain(|about| about["path"] == "/payments");
+        assert_eq!(found, lost, "{message}");
+    }
     stage.finish();
 }
 
