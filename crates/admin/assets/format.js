@@ -142,6 +142,7 @@ const REASONS = {
   too_large: "The response was larger than the limit",
   not_storable: "The response must not be stored",
   resolved_without_response: "Confirmed by an operator, who had no response to give",
+  observed_unknown: "Only observed: it is not known whether it was executed",
 };
 export const reason = (code) => (Object.hasOwn(REASONS, code) ? REASONS[code] : String(code));
 

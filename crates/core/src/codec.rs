@@ -276,6 +276,7 @@ const fn tombstone_tag(reason: TombstoneReason) -> u8 {
         TombstoneReason::TooLarge => 2,
         TombstoneReason::NotStorable => 3,
         TombstoneReason::ResolvedWithoutResponse => 4,
+        TombstoneReason::ObservedUnknown => 5,
     }
 }
 

@@ -225,7 +225,8 @@ pub enum Response {
     Plain(StoredResponse),
     /// The first answer, encrypted.
     Sealed(SealedResponse),
-    /// Executed, but there is nothing to replay; a retry is refused and never re-executes.
+    /// There is nothing to replay, and a retry is refused: it was executed, or, if the request was
+    /// only observed, may have been.
     Tombstone(TombstoneReason),
 }
 
@@ -265,15 +266,19 @@ pub enum TombstoneReason {
     NotStorable,
     /// An operator confirmed the effect but had no response to give.
     ResolvedWithoutResponse,
+    /// The request was only observed, and nobody knows whether it had an effect. Not
+    /// [`State::Unknown`]: nobody guards the key, so nobody is asked about it.
+    ObservedUnknown,
 }
 
 impl TombstoneReason {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Stream,
         Self::TooLarge,
         Self::NotStorable,
         Self::ResolvedWithoutResponse,
+        Self::ObservedUnknown,
     ];
 
     /// As operators read it.
@@ -284,6 +289,7 @@ impl TombstoneReason {
             Self::TooLarge => "too_large",
             Self::NotStorable => "not_storable",
             Self::ResolvedWithoutResponse => "resolved_without_response",
+            Self::ObservedUnknown => "observed_unknown",
         }
     }
 }

@@ -253,6 +253,14 @@ impl Observations for LogObservations {
                 let code = code.as_str();
                 tracing::info!(%route, observed = "refuse", code, "observed: would be refused");
             }
+            Observation::WouldBeUnknown { route, caller_left } => {
+                let reason = if *caller_left {
+                    "caller_left"
+                } else {
+                    "no_complete_answer"
+                };
+                tracing::info!(%route, observed = "unknown", reason, "observed: nobody would know how it ended");
+            }
         }
     }
 }

@@ -31,6 +31,7 @@ impl Observations for CountedObservations {
             Observation::WouldExecute { route } => self.0.would(route, Would::Execute),
             Observation::WouldReplay { route } => self.0.would(route, Would::Replay),
             Observation::WouldRefuse { route, .. } => self.0.would(route, Would::Refuse),
+            Observation::WouldBeUnknown { route, .. } => self.0.would(route, Would::Unknown),
         }
     }
 }

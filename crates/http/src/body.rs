@@ -12,6 +12,7 @@ use onlyonce_engine::Runtime;
 use onlyonce_store::Store;
 use pin_project_lite::pin_project;
 
+use crate::ending::Ending;
 use crate::service::Guard;
 
 /// Any error of a body or a service.
@@ -47,6 +48,8 @@ pin_project! {
         // What was not read.
         #[pin]
         rest: Option<B>,
+        // Who wants to know how it ends.
+        ending: Option<Box<Ending>>,
     }
 }
 
@@ -58,6 +61,7 @@ impl<B> Body<B> {
             read: VecDeque::new(),
             trailers: None,
             rest: Some(body),
+            ending: None,
         }
     }
 
@@ -78,6 +82,19 @@ impl<B> Body<B> {
             read,
             trailers,
             rest: None,
+            ending: None,
+        }
+    }
+
+    /// A body that has not been touched, and whose end somebody wants to know.
+    pub(crate) fn watched(body: B, mut ending: Ending) -> Self
+    where
+        B: HttpBody,
+    {
+        ending.begins(&body.size_hint(), body.is_end_stream());
+        Self {
+            ending: Some(Box::new(ending)),
+            ..Self::streaming(body)
         }
     }
 
@@ -93,6 +110,7 @@ impl<B> Body<B> {
             read,
             trailers: None,
             rest: Some(rest),
+            ending: None,
         }
     }
 }
@@ -110,7 +128,13 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         match this.rest.as_mut().as_pin_mut() {
-            Some(rest) => rest.poll_frame(context),
+            Some(mut rest) => {
+                let polled = rest.as_mut().poll_frame(context);
+                if let (Some(ending), Poll::Ready(frame)) = (this.ending, &polled) {
+                    ending.saw(frame.as_ref(), rest.is_end_stream());
+                }
+                polled
+            }
             None => Poll::Ready(
                 this.trailers
                     .take()

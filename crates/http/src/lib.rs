@@ -56,6 +56,7 @@ mod body;
 // Without profiles there is only the default dialect.
 #[cfg_attr(not(feature = "profiles"), allow(dead_code))]
 mod dialect;
+mod ending;
 mod execution;
 mod first_sent;
 mod forward;
@@ -73,6 +74,7 @@ pub mod reconcile;
 mod reply;
 mod route;
 mod service;
+mod settling;
 mod statuses;
 mod stored;
 mod work;

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
-use onlyonce_core::{RouteName, TombstoneReason};
-use onlyonce_engine::{Finished, Outcome, Reply, Runtime};
+use onlyonce_core::{RouteName, TombstoneReason, Upstream};
+use onlyonce_engine::{EngineError, Finished, Outcome, Reply, Runtime};
 use onlyonce_store::Store;
 use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::body::Collected;
+use crate::ending::{End, Ending};
 use crate::service::Guard;
-use crate::{Body, BoxError, Code, Route, Settle};
+use crate::settling::Mark;
+use crate::stored::tombstone;
+use crate::{Body, BoxError, Code, OnReuse, Route, Settle};
 
 /// Something about a request that was let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +42,15 @@ pub enum Observation<'a> {
         route: &'a RouteName,
         /// With this code.
         code: Code,
+    },
+    /// Observed: enforcing would have executed it, as it did, and not known how it ended. Nobody is
+    /// asked about it, because nobody guards its key.
+    WouldBeUnknown {
+        /// Its route.
+        route: &'a RouteName,
+        /// Nobody saw the end of the answer, because the caller left before (or the handler
+        /// panicked). Without its caller enforcing would have gone on, and may have known.
+        caller_left: bool,
     },
 }
 
@@ -109,58 +121,149 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         if principal.is_err() {
             refuse(Code::PrincipalRequired);
         }
-        let watched = match (key, principal.ok(), data) {
+        let watcher = match (key, principal.ok(), data) {
             (Some(key), Some(principal), Some(data)) => {
                 let request = self.identify(&route, &parts, &key, &principal, &data);
-                Some(self.watch(route.name.clone(), request))
+                Some(self.watch(Arc::clone(&route), request))
             }
             (_, _, _) => None,
         };
-        let mut response = inner.call(Request::from_parts(parts, body)).await?;
+        let method = parts.method.clone();
+        let called = inner.call(Request::from_parts(parts, body)).await;
         drop(room);
-        let settle = self.said(&mut response);
-        let settle = settle.unwrap_or_else(|| route.statuses.of(response.status().as_u16()));
-        if let Some(watched) = watched {
-            // The watcher may have had nothing to wait for.
-            let _ = watched.send(settle);
+        match (called, watcher) {
+            (Ok(response), Some(watcher)) => Ok(self.watched(&route, &method, watcher, response)),
+            (Ok(mut response), None) => {
+                self.said(&mut response);
+                Ok(response.map(Body::streaming))
+            }
+            (Err(error), Some(watcher)) => {
+                // The watcher may have had nothing to wait for.
+                let _ = watcher.send(End::Unknown);
+                Err(error)
+            }
+            (Err(error), None) => Err(error),
         }
-        Ok(response.map(Body::streaming))
+    }
+
+    /// Passes an answer on, and has its watcher told how it ends: at once where enforcing would
+    /// settle the key by the head, or else at the end of the body.
+    fn watched<RB: HttpBody<Data = Bytes>>(
+        &self,
+        route: &Route,
+        method: &Method,
+        watcher: oneshot::Sender<End>,
+        mut response: Response<RB>,
+    ) -> Response<Body<RB>> {
+        let said = self.said(&mut response);
+        let settle = said.unwrap_or_else(|| route.statuses.of(response.status().as_u16()));
+        let (head, body) = response.into_parts();
+        let end = match settle {
+            Settle::Completed => match tombstone(&head) {
+                None if *method == Method::HEAD => End::Completed,
+                None => {
+                    let bytes_max = route.response.body_bytes_max;
+                    let ending = Ending::new(watcher, &head.headers, bytes_max);
+                    return Response::from_parts(head, Body::watched(body, ending));
+                }
+                Some(reason) => End::NotReplayable(reason),
+            },
+            Settle::NotStored => End::NotStored,
+            Settle::Released => End::Released,
+            Settle::Unknown => End::Unknown,
+        };
+        // The watcher may have had nothing to wait for.
+        let _ = watcher.send(end);
+        Response::from_parts(head, Body::streaming(body))
     }
 
     /// Claims the key in a task of its own, as enforcing would, and settles it when told how the
     /// request ended. No response is stored.
     fn watch(
         self: &Arc<Self>,
-        route: RouteName,
+        route: Arc<Route>,
         request: onlyonce_engine::Request,
-    ) -> oneshot::Sender<Settle> {
+    ) -> oneshot::Sender<End> {
         let (tell, told) = oneshot::channel();
         let guard = Arc::clone(self);
         self.engine.spawn(async move {
-            let work = |_| async move {
-                let outcome = match told.await {
-                    Ok(Settle::Completed) => Outcome::NotReplayable(TombstoneReason::NotStorable),
-                    Ok(Settle::NotStored) => Outcome::Rejected,
-                    Ok(Settle::Released | Settle::Unknown) | Err(_) => Outcome::Released,
-                };
-                Finished { outcome, value: () }
+            let id = request.identity.id;
+            guard.settling.over(&id).await;
+            let (settling, executed) = (Arc::clone(&guard.settling), Arc::clone(&route));
+            let work = move |_| async move {
+                // Silence: whoever would have told was dropped, together with the request or its
+                // answer.
+                let end = told.await.ok();
+                let outcome = outcome(&executed, end);
+                // Kept until the outcome is stored.
+                let mark = settling.begin(id);
+                let value = (end, mark);
+                Finished { outcome, value }
             };
-            let route = &route;
-            let refuse = |code| Observation::WouldRefuse { route, code };
-            let observation = match guard.engine.run(request, work).await {
-                Ok(Reply::Executed { .. }) => Observation::WouldExecute { route },
-                Ok(Reply::Replayed(_) | Reply::NotReplayable(_)) => {
-                    Observation::WouldReplay { route }
-                }
-                Ok(Reply::AlreadyUsed) => refuse(Code::AlreadyUsed),
-                Ok(Reply::InFlight(_)) => refuse(Code::InProgress),
-                Ok(Reply::Mismatch(_)) => refuse(Code::KeyReused),
-                Ok(Reply::Unknown(_)) => refuse(Code::OutcomeUnknown),
-                Err(_) => refuse(Code::StoreUnavailable),
-            };
+            let reply = guard.engine.run(request, work).await;
+            let observation = observation(&route, &reply);
             guard.config.observations.observe(&observation);
         });
         tell
+    }
+}
+
+/// What the key of an observed request is told, so that a retry is told what enforcing would tell
+/// it. An outcome that nobody knows does not become an unknown key: its probes, alerts and dead
+/// letters would be about a request that nobody guards.
+fn outcome(route: &Route, end: Option<End>) -> Outcome {
+    let reexecutes = match route.policy.upstream() {
+        Upstream::Dedupes { reexecute } => reexecute,
+        Upstream::Opaque { .. } | Upstream::Transactional => false,
+    };
+    match end {
+        Some(End::Completed) => Outcome::NotReplayable(TombstoneReason::NotStorable),
+        Some(End::NotReplayable(reason)) => Outcome::NotReplayable(reason),
+        Some(End::NotStored) => Outcome::Rejected,
+        Some(End::Released) => Outcome::Released,
+        Some(End::Unknown) | None if reexecutes => Outcome::Released,
+        Some(End::Unknown) | None => Outcome::NotReplayable(TombstoneReason::ObservedUnknown),
+    }
+}
+
+/// What enforcing would have done.
+fn observation<'a>(
+    route: &'a Route,
+    reply: &Result<Reply<(Option<End>, Mark)>, EngineError>,
+) -> Observation<'a> {
+    let (name, on_reuse) = (&route.name, route.on_reuse);
+    let refuse = |code| Observation::WouldRefuse { route: name, code };
+    match reply {
+        Ok(Reply::Executed {
+            value: (end, _), ..
+        }) => match end {
+            Some(End::Unknown) | None => Observation::WouldBeUnknown {
+                route: name,
+                caller_left: end.is_none(),
+            },
+            Some(End::Completed | End::NotReplayable(_) | End::NotStored | End::Released) => {
+                Observation::WouldExecute { route: name }
+            }
+        },
+        Ok(Reply::NotReplayable(TombstoneReason::ObservedUnknown) | Reply::Unknown(_)) => {
+            refuse(Code::OutcomeUnknown)
+        }
+        Ok(Reply::Replayed(_) | Reply::NotReplayable(_)) if on_reuse == OnReuse::Conflict => {
+            refuse(Code::AlreadyUsed)
+        }
+        // What was observed has no answer; enforcing would have stored it.
+        Ok(Reply::Replayed(_) | Reply::NotReplayable(TombstoneReason::NotStorable)) => {
+            Observation::WouldReplay { route: name }
+        }
+        Ok(Reply::NotReplayable(
+            TombstoneReason::Stream
+            | TombstoneReason::TooLarge
+            | TombstoneReason::ResolvedWithoutResponse,
+        )) => refuse(Code::NotReplayable),
+        Ok(Reply::AlreadyUsed) => refuse(Code::AlreadyUsed),
+        Ok(Reply::InFlight(_)) => refuse(Code::InProgress),
+        Ok(Reply::Mismatch(_)) => refuse(Code::KeyReused),
+        Err(_) => refuse(Code::StoreUnavailable),
     }
 }
 

@@ -63,6 +63,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                     Err(problem) => problem,
                 }
             }
+            Ok(Reply::NotReplayable(TombstoneReason::ObservedUnknown)) => self.was_observed(),
             Ok(Reply::NotReplayable(_)) if route.on_reuse == OnReuse::Conflict => {
                 self.conflict(None)
             }
@@ -188,6 +189,16 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         );
         self.problem(Code::NotReplayable, detail)
             .with("reason", json!(reason))
+    }
+
+    /// Nobody guarded the first request, and nobody finds out what became of it. The client is not
+    /// asked to try again: it would have the request executed once the key is forgotten.
+    fn was_observed(&self) -> Problem {
+        let detail = "An earlier request with this key passed unguarded, and it is not known \
+                      whether it was executed. It is not executed again under this key: look the \
+                      result up where it would have been created.";
+        self.problem(Code::NotReplayable, detail)
+            .with("reason", json!(TombstoneReason::ObservedUnknown.as_str()))
     }
 
     /// Names the fields that differ, never their values.

@@ -32,6 +32,7 @@ use uuid::Uuid;
 use crate::body::{BodyTimeout, Collected};
 use crate::reconcile::Subject;
 use crate::reply::RETRY_SECONDS_MIN;
+use crate::settling::Settling;
 use crate::work::Work;
 use crate::{
     Authorization, Body, BoxError, Code, Compare, InFlight, Mode, Observation, Observations,
@@ -104,6 +105,8 @@ pub(crate) struct Guard<S, R> {
     pub(crate) config: Config,
     /// For the bodies of guarded and observed requests, in pieces of [`ROOM_BYTES`].
     room: Arc<Semaphore>,
+    /// Observed keys whose outcome is being stored.
+    pub(crate) settling: Arc<Settling>,
 }
 
 /// What the layer has to do with a request.
@@ -128,6 +131,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             engine,
             config,
             room: Arc::new(Semaphore::new(room)),
+            settling: Arc::default(),
         }
     }
 

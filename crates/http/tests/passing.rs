@@ -7,7 +7,6 @@
 )]
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
@@ -18,46 +17,13 @@ use http_body_util::BodyExt;
 use http_body_util::channel::Channel;
 use onlyonce_conformance::http_suite::upstream::BoxError;
 use onlyonce_engine::EngineConfig;
-use onlyonce_http::{Config, Mode, Observation, Observations, Pattern};
+use onlyonce_http::{Mode, Pattern};
 use onlyonce_store::MemoryStore;
 use tower::{Layer, ServiceExt, service_fn};
 
 mod common;
+use common::reports::reported;
 use common::*;
-
-/// What was reported, as text.
-#[derive(Clone, Default)]
-struct Reports(Arc<Mutex<Vec<String>>>);
-
-impl Observations for Reports {
-    fn observe(&self, observation: &Observation<'_>) {
-        self.0.lock().unwrap().push(match observation {
-            Observation::Unprotected { .. } => "unprotected".into(),
-            Observation::WouldExecute { .. } => "would execute".into(),
-            Observation::WouldReplay { .. } => "would replay".into(),
-            Observation::WouldRefuse { code, .. } => format!("would refuse: {}", code.as_str()),
-        });
-    }
-}
-
-impl Reports {
-    async fn next(&self) -> String {
-        until(|| !self.0.lock().unwrap().is_empty()).await;
-        self.0.lock().unwrap().remove(0)
-    }
-}
-
-fn reported(config: Config) -> (Config, Reports) {
-    let reports = Reports::default();
-    let observations = Box::new(reports.clone());
-    (
-        Config {
-            observations,
-            ..config
-        },
-        reports,
-    )
-}
 
 /// Answers with the first frame of the request, without waiting for its end.
 fn first_frame() -> Router {
@@ -140,94 +106,6 @@ async fn a_route_that_is_off_executes_every_time() {
             .await
             .assert_is(201, &format!("run {run}"));
     }
-}
-
-/// Watching live traffic is what people do before they trust a guard with it.
-#[tokio::test]
-async fn observing_passes_everything_and_says_what_enforcing_would_do() {
-    let runs = Runs::default();
-    let (config, reports) = reported(config(|route| {
-        route.mode = Mode::Observe;
-        route.body_bytes_max = 100;
-    }));
-    let router = guard(runs.created(), config).await;
-    let expected = [
-        (post("k"), "would execute"),
-        (post("k"), "would replay"),
-        (
-            post_body("k", "{}"),
-            "would refuse: idempotency_key_reused_with_different_payload",
-        ),
-        (
-            without(post("k"), "idempotency-key"),
-            "would refuse: idempotency_key_required",
-        ),
-        (post("a b"), "would refuse: idempotency_key_invalid"),
-        (
-            post_body("k", "x".repeat(101)),
-            "would refuse: idempotency_payload_too_large",
-        ),
-    ];
-    for (run, (request, report)) in expected.into_iter().enumerate() {
-        let answer = ask(&router, request).await;
-        answer.assert_is(201, &format!("run {}", run + 1));
-        assert_eq!(reports.next().await, report);
-    }
-}
-
-/// Traffic that is only watched must not take all memory, and is not held up for want of it.
-#[tokio::test]
-async fn observing_keeps_no_body_beyond_the_room_for_bodies() {
-    let runs = Runs::default();
-    let (config, reports) = reported(Config {
-        bodies_bytes_max: 4 * 1024,
-        ..config(|route| route.mode = Mode::Observe)
-    });
-    let router = runs.router(|_| [("onlyonce-outcome", "completed")].into_response());
-    let router = guard(router, config).await;
-    let large = "x".repeat(5 * 1024);
-    for (body, report) in [
-        (large.as_str(), "would refuse: idempotency_overloaded"),
-        ("{}", "would execute"),
-    ] {
-        let answer = ask(&router, post_body("k", body.to_owned())).await;
-        let hidden = answer.header("onlyonce-outcome");
-        assert_eq!((answer.status, hidden), (200, ""), "{report}");
-        assert_eq!(reports.next().await, report);
-    }
-    assert_eq!(runs.count(), 2);
-}
-
-/// The store is not in the way of traffic that is only watched.
-#[tokio::test]
-async fn observing_survives_a_failing_store() {
-    let (runs, store) = (Runs::default(), Moody::default());
-    let (config, reports) = reported(config(|route| route.mode = Mode::Observe));
-    let limits = EngineConfig::default();
-    let router = guard_with(store.clone(), limits, runs.created(), config).await;
-    store.fail(true);
-    ask(&router, post("k")).await.assert_is(201, "run 1");
-    let report = reports.next().await;
-    assert_eq!(report, "would refuse: idempotency_store_unavailable");
-}
-
-/// Half a request that looks whole could be a payment of 12 instead of 1200.
-#[tokio::test]
-async fn observing_never_passes_half_a_request_as_a_whole_one() {
-    let runs = Runs::default();
-    let (config, reports) = reported(config(|route| route.mode = Mode::Observe));
-    let router = guard(runs.created(), config).await;
-    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
-    sender
-        .send_data(Bytes::from_static(b"{\"amount\":12"))
-        .await
-        .unwrap();
-    sender.abort("reset".into());
-    let answer = ask(&router, post_body("k", Body::new(body))).await;
-    answer.assert_problem(400, "idempotency_payload_incomplete");
-    assert_eq!(runs.count(), 0);
-    let report = reports.next().await;
-    assert_eq!(report, "would refuse: idempotency_payload_incomplete");
 }
 
 async fn raw(pattern: &str, method: Method, target: &str) -> Answer {

@@ -131,10 +131,11 @@ const COUNTERS: [(&str, &str, Count); 14] = [
 ];
 
 /// What enforcing would have done, for the label `would`.
-const OBSERVED: [(&str, Count); 3] = [
+const OBSERVED: [(&str, Count); 4] = [
     ("execute", Count::WouldExecute),
     ("replay", Count::WouldReplay),
     ("refuse", Count::WouldRefuse),
+    ("unknown", Count::WouldBeUnknown),
 ];
 
 /// The latencies of every route.

@@ -84,6 +84,8 @@ pub enum Would {
     Replay,
     /// Refuse it.
     Refuse,
+    /// Execute it, as happened, and not know how it ended.
+    Unknown,
 }
 
 impl Stats {
@@ -121,6 +123,7 @@ impl Stats {
             Would::Execute => Count::WouldExecute,
             Would::Replay => Count::WouldReplay,
             Would::Refuse => Count::WouldRefuse,
+            Would::Unknown => Count::WouldBeUnknown,
         });
     }
 

@@ -39,9 +39,11 @@ pub(super) enum Count {
     WouldExecute,
     WouldReplay,
     WouldRefuse,
+    WouldBeUnknown,
 }
 
-const COUNTS: usize = 17;
+/// One place for each, up to the last.
+const COUNTS: usize = Count::WouldBeUnknown as usize + 1;
 
 /// The counts of one route.
 #[derive(Debug)]

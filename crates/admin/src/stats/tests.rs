@@ -263,6 +263,28 @@ fn unknown_outcomes_are_counted_from_their_beginning_to_their_end() {
     assert_eq!(story[8], ("resolved", "operator"));
 }
 
+/// A count without a place of its own stays 0 for ever, and nobody sees lost answers.
+#[test]
+fn everything_that_enforcing_would_do_is_counted_apart() {
+    let stats = Stats::new("memory");
+    let all = [
+        (Would::Execute, "execute"),
+        (Would::Replay, "replay"),
+        (Would::Refuse, "refuse"),
+        (Would::Unknown, "unknown"),
+    ];
+    for (times, (would, _)) in (1..).zip(all) {
+        for _ in 0..times {
+            stats.would(&route("r"), would);
+        }
+    }
+    let text = stats.render(&QueueCounts::default());
+    for (times, (_, label)) in (1..).zip(all) {
+        let line = format!("would=\"{label}\"}} {times}\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+}
+
 /// A name that could end its label would let one route write another's numbers.
 #[test]
 fn a_route_of_any_name_is_one_label() {

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Method;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use onlyonce_conformance::http_suite::{Upstream, serve};
 use serde_json::json;
@@ -13,7 +14,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::http2;
-use crate::kit::{Call, Scripted, Setup, Stage, send_to};
+use crate::kit::{Call, Gateway, Scripted, Setup, Stage, send_to, try_send_to, until};
 use crate::lost::OK;
 
 const REQUIRED: &str = "idempotency_principal_required";
@@ -334,5 +335,94 @@ async fn observing_lets_everything_pass_and_says_what_it_saw() {
         "idempotency_key_required",
     ] {
         stage.gateway.logged(seen).await;
+    }
+}
+
+/// Waits until a gateway has logged this so often, and no more.
+async fn logged_times(gateway: &Gateway, text: &str, times: usize) {
+    let count = || gateway.log().matches(text).count();
+    until(|| Some(()).filter(|()| count() >= times)).await;
+    assert_eq!(count(), times, "{text}");
+}
+
+const OBSERVED_LOST: &str = "observed=\"unknown\" reason=\"no_complete_answer\"";
+const OBSERVED_LEFT: &str = "observed=\"unknown\" reason=\"caller_left\"";
+const OBSERVED_RETRY: &str = "observed=\"refuse\" code=\"idempotency_outcome_unknown\"";
+
+/// Whoever decides by what observing saw whether to enforce must see the lost answers. They are
+/// nobody's work: nobody guards their keys, so nobody is asked, warned or waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn observing_says_what_nobody_would_know_and_troubles_nobody() {
+    let stage = Stage::with("mode = \"observe\"").await;
+    let call = Call::payment("lost");
+    let lost = call.clone().header("x-test-break", "panic");
+    stage
+        .send(&lost)
+        .await
+        .assert_problem(502, "upstream_no_answer");
+    logged_times(&stage.gateway, OBSERVED_LOST, 1).await;
+    stage.send(&call).await.assert_executed(201);
+    logged_times(&stage.gateway, OBSERVED_RETRY, 1).await;
+    let left = Call::payment("left").header("x-test-hold", "gate");
+    let client = http2::over(
+        TcpStream::connect(stage.address())
+            .await
+            .expect("connected"),
+    )
+    .await;
+    let leaving = tokio::spawn(async move { http2::ask(&client, &left).await });
+    stage.upstream.arrived("gate").await;
+    leaving.abort();
+    logged_times(&stage.gateway, OBSERVED_LEFT, 1).await;
+    stage.upstream.open("gate");
+    let admin = stage.gateway.admin;
+    let call = Call::new(Method::GET, "/metrics").header("host", &admin.to_string());
+    let metrics = send_to(admin, &call).await;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let labels = "route=\"default\",store=\"embedded\"";
+    for line in [
+        format!("api_idempotency_observed_total{{{labels},would=\"unknown\"}} 2"),
+        format!("api_idempotency_reconcile_scheduled_total{{{labels}}} 0"),
+        format!("api_idempotency_reserve_unknown_total{{{labels}}} 0"),
+    ] {
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
+    let log = stage.gateway.log();
+    assert!(!log.contains("outcome unknown"), "{log}");
+}
+
+/// An answer that is cut within its body was reported as if it were whole. It reaches its caller
+/// as it came.
+#[tokio::test(flavor = "multi_thread")]
+async fn observing_takes_no_torn_answer_for_a_whole_one() {
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        while let Some(request) = seen.request(&mut wire).await {
+            wire.send(match request.header("idempotency-key") {
+                "length" => "HTTP/1.1 201 Created\r\ncontent-length: 10\r\n\r\npaid",
+                "chunks" => {
+                    "HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n\r\n4\r\npaid\r\n"
+                }
+                _ => OK,
+            })
+            .await;
+            if request.header("idempotency-key") != "whole" {
+                return;
+            }
+        }
+    })
+    .await;
+    let config = "mode = \"observe\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    for (number, key) in (1..).zip(["length", "chunks"]) {
+        for (word, times) in [(OBSERVED_LOST, number), (OBSERVED_RETRY, number)] {
+            let torn = try_send_to(gateway.address, &Call::payment(key)).await;
+            assert!(torn.is_err(), "{torn:?}");
+            logged_times(&gateway, word, times).await;
+        }
+    }
+    let whole = Call::payment("whole");
+    for word in ["observed=\"execute\"", "observed=\"replay\""] {
+        assert_eq!(send_to(gateway.address, &whole).await.status.as_u16(), 201);
+        logged_times(&gateway, word, 1).await;
     }
 }

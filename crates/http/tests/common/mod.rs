@@ -25,6 +25,8 @@ use onlyonce_store::{MemoryStore, Row, Store, StoreError, StoreProfile, Swap, Ve
 use serde_json::Value;
 use tower::ServiceExt;
 
+pub mod reports;
+
 /// How often a handler ran.
 #[derive(Debug, Clone, Default)]
 pub struct Runs(Arc<AtomicUsize>);
