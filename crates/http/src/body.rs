@@ -13,6 +13,7 @@ use onlyonce_store::Store;
 use pin_project_lite::pin_project;
 
 use crate::ending::Ending;
+use crate::room::Room;
 use crate::service::Guard;
 
 /// Any error of a body or a service.
@@ -171,17 +172,24 @@ pub(crate) enum Collected<B> {
     Whole(Bytes, Option<HeaderMap>),
     /// More than the limit: what was read, and the rest.
     TooLarge(VecDeque<Bytes>, B),
+    /// More than there is room for: the same.
+    NoRoom(VecDeque<Bytes>, B),
 }
 
 impl<S: Store, R: Runtime> Guard<S, R> {
     /// Reads the body of a guarded request, within its limits of size and time.
-    pub(crate) async fn read<B>(&self, body: B, bytes_max: usize) -> Result<Collected<B>, BoxError>
+    pub(crate) async fn read<B>(
+        &self,
+        body: B,
+        bytes_max: usize,
+        room: &mut Room,
+    ) -> Result<Collected<B>, BoxError>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
     {
         let limit = self.config.body_total_timeout;
-        let mut reading = pin!(collect(body, bytes_max));
+        let mut reading = pin!(collect(body, bytes_max, |bytes| room.holds(bytes)));
         // Made when there is something to wait for, so that a body that is there costs no timer.
         let mut end = None;
         std::future::poll_fn(|context| {
@@ -196,8 +204,13 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     }
 }
 
-/// Reads a body, but not more than `bytes_max`. A body that announces more is not read at all.
-pub(crate) async fn collect<B>(mut body: B, bytes_max: usize) -> Result<Collected<B>, B::Error>
+/// Reads a body, but not more than `bytes_max`, and no more than `has_room` allows. A body that
+/// announces too much is not read at all.
+pub(crate) async fn collect<B>(
+    mut body: B,
+    bytes_max: usize,
+    mut has_room: impl FnMut(usize) -> bool,
+) -> Result<Collected<B>, B::Error>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -213,6 +226,9 @@ where
                 read.push_back(data);
                 if length > bytes_max {
                     return Ok(Collected::TooLarge(read, body));
+                }
+                if !has_room(length) {
+                    return Ok(Collected::NoRoom(read, body));
                 }
             }
             Err(frame) => trailers = frame.into_trailers().ok(),

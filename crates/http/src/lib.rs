@@ -72,6 +72,7 @@ mod problem;
 mod profile;
 pub mod reconcile;
 mod reply;
+mod room;
 mod route;
 mod service;
 mod settling;

@@ -89,21 +89,17 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             self.config.observations.observe(&observation);
         };
         // Held until the request was passed on, as its body is.
-        let mut room = match self.room_for(&body, route.body_bytes_max) {
-            Ok(room) => Some(room),
-            Err(problem) => {
-                refuse(problem.code());
-                return unobserved(inner, Request::from_parts(parts, body)).await;
-            }
-        };
-        let (body, data) = match self.read(body, route.body_bytes_max).await {
+        let mut room = self.rooms.one();
+        let (body, data) = match self.read(body, route.body_bytes_max, &mut room).await {
             Ok(Collected::Whole(data, trailers)) => {
                 (Body::whole(data.clone(), trailers), Some(data))
             }
             Ok(Collected::TooLarge(read, rest)) => {
                 refuse(Code::PayloadTooLarge);
-                // One that announced its length is passed on as it comes, and takes no room.
-                room = room.filter(|_| !read.is_empty());
+                (Body::begun(read, rest), None)
+            }
+            Ok(Collected::NoRoom(read, rest)) => {
+                refuse(Code::Overloaded);
                 (Body::begun(read, rest), None)
             }
             // Half a request must not look like a whole one to the handler, and its sender is gone.
@@ -265,18 +261,4 @@ fn observation<'a>(
         Ok(Reply::Mismatch(_)) => refuse(Code::KeyReused),
         Err(_) => refuse(Code::StoreUnavailable),
     }
-}
-
-/// Passes a request on as it comes. What the service says about the key is nobody's to hear.
-async fn unobserved<I, B, RB>(
-    mut inner: I,
-    request: Request<B>,
-) -> Result<Response<Body<RB>>, I::Error>
-where
-    I: Service<Request<Body<B>>, Response = Response<RB>>,
-    RB: HttpBody<Data = Bytes>,
-{
-    let mut response = inner.call(request.map(Body::streaming)).await?;
-    Settle::take(response.headers_mut());
-    Ok(response.map(Body::streaming))
 }

@@ -25,13 +25,13 @@ use onlyonce_core::fingerprint::Payload;
 use onlyonce_core::{Fingerprint, Key, RecordId, Scope};
 use onlyonce_engine::{Engine, EngineError, Reply, Runtime};
 use onlyonce_store::Store;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 use uuid::Uuid;
 
 use crate::body::{BodyTimeout, Collected};
 use crate::reconcile::Subject;
 use crate::reply::RETRY_SECONDS_MIN;
+use crate::room::{Room, Rooms};
 use crate::settling::Settling;
 use crate::work::Work;
 use crate::{
@@ -103,8 +103,8 @@ pub trait ReplayCheck: Send + Sync + 'static {
 pub(crate) struct Guard<S, R> {
     pub(crate) engine: Engine<S, R>,
     pub(crate) config: Config,
-    /// For the bodies of guarded and observed requests, in pieces of [`ROOM_BYTES`].
-    room: Arc<Semaphore>,
+    /// For the bodies of guarded and observed requests.
+    pub(crate) rooms: Rooms,
     /// Observed keys whose outcome is being stored.
     pub(crate) settling: Arc<Settling>,
 }
@@ -121,16 +121,13 @@ pub(crate) enum Concern {
     Guarded(Arc<Route>),
 }
 
-/// Room for bodies is given out in pieces of this size.
-const ROOM_BYTES: usize = 1024;
-
 impl<S: Store, R: Runtime> Guard<S, R> {
     pub(crate) fn new(engine: Engine<S, R>, config: Config) -> Self {
-        let room = (config.bodies_bytes_max / ROOM_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        let rooms = Rooms::new(config.bodies_bytes_max);
         Self {
             engine,
             config,
-            room: Arc::new(Semaphore::new(room)),
+            rooms,
             settling: Arc::default(),
         }
     }
@@ -253,8 +250,8 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         let principal = self.principal(route, parts);
         let principal =
             principal.map_err(|error| self.problem(Code::PrincipalRequired, error.to_string()))?;
-        let room = self.room_for(&body, route.body_bytes_max)?;
-        match self.read(body, route.body_bytes_max).await {
+        let mut room = self.rooms.one();
+        match self.read(body, route.body_bytes_max, &mut room).await {
             Ok(Collected::Whole(data, trailers)) => Ok((
                 principal,
                 Content {
@@ -263,6 +260,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
                     room,
                 },
             )),
+            Ok(Collected::NoRoom(..)) => Err(self.no_room()),
             Ok(Collected::TooLarge(..)) => {
                 let max = route.body_bytes_max;
                 let detail = format!("Guarded requests may have at most {max} bytes here.");
@@ -272,24 +270,11 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         }
     }
 
-    /// Room for a body, before any of it is read: as much as it says, or as it may be.
-    pub(crate) fn room_for<B: HttpBody>(
-        &self,
-        body: &B,
-        max: usize,
-    ) -> Result<OwnedSemaphorePermit, Problem> {
-        let said = body
-            .size_hint()
-            .upper()
-            .and_then(|bytes| usize::try_from(bytes).ok());
-        let pieces = said.unwrap_or(max).min(max) / ROOM_BYTES + 1;
-        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).try_acquire_many_owned(pieces);
-        room.map_err(|_| {
-            let detail = "Nothing was executed: too many requests are being read. Try again.";
-            self.problem(Code::Overloaded, detail)
-                .retry_after(self.spread(RETRY_SECONDS_MIN))
-        })
+    /// The refusal of a body that found no room.
+    pub(crate) fn no_room(&self) -> Problem {
+        let detail = "Nothing was executed: too many requests are being read. Try again.";
+        self.problem(Code::Overloaded, detail)
+            .retry_after(self.spread(RETRY_SECONDS_MIN))
     }
 
     /// Who asks, in the way of the route, or else of the layer.
@@ -469,7 +454,7 @@ pub(crate) struct Content {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
     /// Given back when the request is done with.
-    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) room: Room,
 }
 
 /// What counts of a payload; of one that is not compared, its method and path.

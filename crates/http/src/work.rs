@@ -165,7 +165,7 @@ where
         return passed(outcome, None, Response::from_parts(head, body));
     }
     let too_large = Outcome::NotReplayable(TombstoneReason::TooLarge);
-    let (outcome, response) = match collect(body, route.response.body_bytes_max).await {
+    let (outcome, response) = match collect(body, route.response.body_bytes_max, |_| true).await {
         Ok(Collected::Whole(body, trailers)) if is_whole(method, &head.headers, body.len()) => {
             let stored = route.response.store(&head, body.clone(), trailers.as_ref());
             let outcome = stored.map_or(too_large, Outcome::Completed);
@@ -174,7 +174,7 @@ where
                 Response::from_parts(head, Body::whole(body, trailers)),
             )
         }
-        Ok(Collected::TooLarge(read, rest)) => (
+        Ok(Collected::TooLarge(read, rest) | Collected::NoRoom(read, rest)) => (
             too_large,
             Response::from_parts(head, Body::begun(read, rest)),
         ),

@@ -11,8 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::StatusCode;
+use bytes::Bytes;
 use http::Method;
+use http_body_util::channel::Channel;
+use onlyonce_conformance::http_suite::upstream::BoxError;
 use onlyonce_engine::EngineConfig;
 use onlyonce_http::{Config, InFlight, Mode};
 use tokio::sync::Semaphore;
@@ -171,8 +175,8 @@ async fn at_the_limit_of_executions_new_keys_are_refused_and_replays_are_not() {
     assert_eq!(held.runs.count(), 2);
 }
 
-/// Slow uploads of many clients must not take all memory. What does not fit is refused before any
-/// of it is read, and the room is there again when a request is done.
+/// Uploads of many clients must not take all memory. What does not fit is refused, and the room is
+/// there again when a request is done.
 #[tokio::test]
 async fn bodies_that_do_not_fit_together_are_refused() {
     let mut config = config(|_| {});
@@ -190,6 +194,31 @@ async fn bodies_that_do_not_fit_together_are_refused() {
     two.await.unwrap();
     held.let_go();
     assert_eq!(ask(&held.router, post("three")).await.status, 201);
+}
+
+/// A body that has only been announced takes no room: with a few heads and not one byte anybody
+/// could have every other write refused.
+#[tokio::test]
+async fn bodies_that_do_not_come_take_no_room() {
+    let runs = Runs::default();
+    let mut config = config(|route| route.body_bytes_max = 1024);
+    config.bodies_bytes_max = 2 * 1024;
+    let router = guard(runs.created(), config).await;
+    let mut silent = Vec::new();
+    for number in 0..8 {
+        let (sender, body) = Channel::<Bytes, BoxError>::new(1);
+        let request = post_body(&format!("silent-{number}"), Body::new(body));
+        let router = router.clone();
+        silent.push((
+            sender,
+            tokio::spawn(async move { ask(&router, request).await }),
+        ));
+    }
+    tokio::task::yield_now().await;
+    ask(&router, post("k")).await.assert_is(201, "run 1");
+    for (_, asking) in silent {
+        asking.abort();
+    }
 }
 
 /// Routes for all methods must not swallow the status of operations, nor may a route that is off
