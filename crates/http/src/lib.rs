@@ -43,6 +43,7 @@
 //! |---|---|
 //! | the life of a request | `service.rs`, then `work.rs` |
 //! | which requests are guarded, and how | [`Route`], [`Routes`] |
+//! | watching without guarding | `observe.rs`, [`Observations`] |
 //! | who the caller is | [`Principals`] |
 //! | what a response means for its key | [`Statuses`], [`Settle`] |
 //! | what is stored of a response | [`ResponsePolicy`] |
