@@ -143,7 +143,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                     stay.insert(id);
                 }
             }
-            if is_all {
+            // With more outcomes than can wait, what comes next is mostly more of them, each read in
+            // vain.
+            if is_all || self.turns.is_full() {
                 break;
             }
             // As many new ones as stay, or a pass would read those again for every batch.

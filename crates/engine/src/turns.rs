@@ -46,6 +46,11 @@ impl Turns {
         Some(Turn { _permit: permit })
     }
 
+    /// Whether no other outcome can wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting() >= self.waiting_max
+    }
+
     /// Lets an outcome wait for its turn. Without room for it, only the sweep will find it.
     pub(crate) fn wait(&self, id: &RecordId) {
         let mut queue = self.queue();

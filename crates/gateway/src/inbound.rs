@@ -28,8 +28,12 @@ use crate::framing::{Framing, Phase, SPOILT};
 const RESETS_MAX: u64 = 256;
 
 /// An HTTP/2 client gets its answers in pieces of at most this size, each of which it has to take in
-/// time.
-const PIECE_BYTES: usize = 64 * 1024;
+/// time. The connection keeps as much again of each answer.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
+/// How much more time there is for each piece that waits: those of many answers share one line, and
+/// the last of them is not late because it has to queue.
+const QUEUE_TIME: Duration = Duration::from_secs(1);
 
 /// What is known of the requests on one connection.
 #[derive(Debug)]
@@ -85,9 +89,12 @@ impl Talk {
         }
     }
 
-    /// Since when an answer waits for its client, of all that do.
-    fn waits_since(&self) -> Option<Instant> {
-        self.waits().first().map(|(since, _)| *since)
+    /// Until when the client has to take something of the answer that has waited longest.
+    fn must_take_until(&self, patience: Duration) -> Option<Instant> {
+        let waits = self.waits();
+        let (since, _) = waits.first()?;
+        let queued = u32::try_from(waits.len()).unwrap_or(u32::MAX);
+        Some(*since + patience + QUEUE_TIME.saturating_mul(queued))
     }
 
     fn waits(&self) -> MutexGuard<'_, BTreeSet<(Instant, u64)>> {
@@ -360,8 +367,8 @@ impl<I> Inbound<I> {
         if self.talk.is_switched() {
             return None;
         }
-        if let Some(since) = self.talk.waits_since() {
-            return Some((since + self.patience.answer, Awaited::Taking));
+        if let Some(end) = self.talk.must_take_until(self.patience.answer) {
+            return Some((end, Awaited::Taking));
         }
         let quiet_since = self.talk.quiet_since()?;
         match self.framing.phase() {

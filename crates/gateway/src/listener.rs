@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::forward::Peer;
-use crate::inbound::{Inbound, Patience, Talk};
+use crate::inbound::{Inbound, PIECE_BYTES, Patience, Talk};
 use crate::principal::ClientCertificate;
 use crate::upstream::Timed;
 
@@ -283,6 +283,8 @@ fn builder(limits: ListenerLimits) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        // What is queued beyond that only waits, and its time runs.
+        .max_send_buf_size(PIECE_BYTES)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(limits.idle_timeout)
         .keep_alive_timeout(limits.header_timeout);

@@ -1,8 +1,11 @@
 //! Watching live traffic: everything passes, and what enforcing would have done is reported.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
 use onlyonce_core::{RouteName, TombstoneReason, Upstream};
@@ -17,6 +20,10 @@ use crate::service::Guard;
 use crate::settling::Mark;
 use crate::stored::tombstone;
 use crate::{Body, BoxError, Code, OnReuse, Route, Settle};
+
+/// How long an observed request is watched. What takes longer is over at some other time, which
+/// nobody waits for: it would take the place of a guarded request meanwhile.
+const WATCH_MAX: Duration = Duration::from_secs(600);
 
 /// Something about a request that was let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,10 +193,15 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             let id = request.identity.id;
             guard.settling.over(&id).await;
             let (settling, executed) = (Arc::clone(&guard.settling), Arc::clone(&route));
+            let engine = guard.engine.clone();
             let work = move |_| async move {
-                // Silence: whoever would have told was dropped, together with the request or its
-                // answer.
-                let end = told.await.ok();
+                let (told, late) = (pin!(told), pin!(engine.sleep(WATCH_MAX)));
+                let end = match select(told, late).await {
+                    // Silence: whoever would have told was dropped, together with the request or
+                    // its answer.
+                    Either::Left((end, _)) => end.ok(),
+                    Either::Right(_) => Some(End::Unknown),
+                };
                 let outcome = outcome(&executed, end);
                 // Kept until the outcome is stored.
                 let mark = settling.begin(id);

@@ -13,7 +13,7 @@ pub(crate) struct Rooms(Arc<Semaphore>);
 
 impl Rooms {
     pub(crate) fn new(bytes: usize) -> Self {
-        let pieces = (bytes / PIECE_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        let pieces = bytes.div_ceil(PIECE_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Semaphore::new(pieces)))
     }
 
@@ -41,7 +41,7 @@ impl Room {
     pub(crate) fn holds(&mut self, bytes: usize) -> bool {
         let held = self.held.as_ref();
         let has = held.map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = (bytes / PIECE_BYTES + 1).saturating_sub(has);
+        let more = bytes.div_ceil(PIECE_BYTES).saturating_sub(has);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         if more == 0 {
             return true;
@@ -54,5 +54,23 @@ impl Room {
             None => self.held = Some(more),
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A body that is allowed and never finds room would be told to come again for ever.
+    #[test]
+    fn all_the_room_there_is_holds_a_body_of_that_size() {
+        for bytes in [1, 1000, 1024, 1025, 1_000_000, 1 << 20] {
+            let rooms = Rooms::new(bytes);
+            let mut whole = rooms.one();
+            assert!(whole.holds(1) && whole.holds(bytes), "{bytes}");
+            assert!(!rooms.one().holds(1), "{bytes}");
+            drop(whole);
+            assert!(rooms.one().holds(bytes), "{bytes}");
+        }
     }
 }

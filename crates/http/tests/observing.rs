@@ -7,6 +7,7 @@
 )]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -405,4 +406,17 @@ async fn an_unknown_outcome_that_was_observed_troubles_nobody_and_is_not_forgott
         );
     }
     assert_eq!(runs.count(), 1);
+}
+
+/// An answer without an end would keep the place of a guarded request for as long as it lasts.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_end_is_not_watched_for_ever() {
+    let (config, reports) = observing(|_| {});
+    let (router, feeds) = fed(&[]);
+    let router = guard(router, config).await;
+    let response = router.oneshot(post("k")).await.unwrap();
+    // No time passes: the clock goes on when everybody waits for it.
+    tokio::time::sleep(Duration::from_secs(601)).await;
+    assert_eq!(reports.next().await, UNKNOWN);
+    drop((response, feeds));
 }

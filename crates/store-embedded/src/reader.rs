@@ -62,7 +62,8 @@ pub(crate) fn due(log: &Log, now: Timestamp, limit: usize) -> Vec<RecordId> {
 }
 
 /// Adds what is due in one segment, and lets the segment forget what is dead. A place that the disk
-/// does not give is passed over: it must not keep every other row from being looked after.
+/// does not give is forgotten, too, until the next start: it must not keep every other row from
+/// being looked after, and a failing disk may take seconds to say no.
 fn due_in(
     log: &Log,
     segment: &Segment,
@@ -70,9 +71,9 @@ fn due_in(
     limit: usize,
     due: &mut Vec<(Timestamp, RecordId)>,
 ) {
-    let (mut found, mut passed_over, mut failure) = (0, 0, None);
+    let mut found = 0;
     while found < limit {
-        let deadlines = segment.due(now, found + passed_over, DUE_STEP);
+        let deadlines = segment.due(now, found, DUE_STEP);
         if deadlines.is_empty() {
             break;
         }
@@ -82,21 +83,17 @@ fn due_in(
                 Ok(Some(id)) => {
                     due.push((deadline, id));
                     found += 1;
+                    continue;
                 }
-                Ok(None) => {
-                    dead.insert((deadline, offset));
-                }
+                Ok(None) => {}
                 Err(error) => {
-                    failure = Some(error);
-                    passed_over += 1;
+                    let number = segment.number;
+                    tracing::error!(number, offset, %error, "the log cannot be read: check the disk");
                 }
             }
+            dead.insert((deadline, offset));
         }
         segment.forget_deadlines(&dead);
-    }
-    if let Some(error) = failure {
-        let number = segment.number;
-        tracing::error!(number, rows = passed_over, %error, "the log cannot be read: check the disk");
     }
 }
 
