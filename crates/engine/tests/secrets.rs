@@ -248,6 +248,19 @@ async fn a_key_that_is_still_asked_about_needs_its_secret() {
     assert!(timed.needed_for().await.expect("unknown") > 21 * HOUR);
 }
 
+/// A key whose outcome was lost before the secret changed, an hour before the old one may go; and its
+/// store, which can fail.
+async fn left_late(timed: &Timed) -> (RecordId, Record, Faulty) {
+    let (id, record) = leave(timed, LOST).await;
+    timed.open().await;
+    timed.pass(23 * HOUR);
+    let store = Faulty {
+        store: timed.store.clone(),
+        ..Faulty::default()
+    };
+    (id, record, store)
+}
+
 /// An engine with both secrets over a store that fails as scripted.
 async fn scripted(store: &Faulty) -> Engine<Faulty> {
     let config = EngineConfig {
@@ -269,13 +282,7 @@ async fn nothing_is_settled_late_unless_it_is_known_that_the_secret_is_kept() {
         (Fault::WrittenUnacknowledged, true),
     ] {
         let timed = Timed::new();
-        let (id, record) = leave(&timed, LOST).await;
-        timed.open().await;
-        timed.pass(23 * HOUR);
-        let store = Faulty {
-            store: timed.store.clone(),
-            ..Faulty::default()
-        };
+        let (id, record, store) = left_late(&timed).await;
         let engine = scripted(&store).await;
         store.fail(&[fault]);
         let released = engine.resolve(&id, record.fence, Resolution::Released);
@@ -293,13 +300,7 @@ async fn nothing_is_settled_late_unless_it_is_known_that_the_secret_is_kept() {
 #[tokio::test]
 async fn late_keys_share_a_write() {
     let (timed, runs) = (Timed::new(), Arc::new(AtomicUsize::new(0)));
-    let (id, record) = leave(&timed, LOST).await;
-    timed.open().await;
-    timed.pass(23 * HOUR);
-    let store = Faulty {
-        store: timed.store.clone(),
-        ..Faulty::default()
-    };
+    let (id, record, store) = left_late(&timed).await;
     let engine = scripted(&store).await;
     let before = store.swaps.load(Ordering::SeqCst);
     let swaps = || store.swaps.load(Ordering::SeqCst) - before;

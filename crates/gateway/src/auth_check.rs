@@ -11,15 +11,15 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use onlyonce_http::{Body, ReplayCheck};
+use onlyonce_http::{Body, METHOD_OVERRIDES, ReplayCheck};
 
 use crate::forward::{Peer, Rewriting};
 use crate::request_id::About;
 use crate::upstream::Upstream;
 
-/// What describes the request itself: its body, the state that it wants to meet, the part or the
-/// method that it means. The question has none of these.
-const ABOUT_THE_WRITE: [HeaderName; 13] = [
+/// What describes the request itself: its body, the state that it wants to meet, the part that it
+/// means. The question has none of these, nor another method.
+const ABOUT_THE_WRITE: [HeaderName; 10] = [
     header::CONTENT_LENGTH,
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
@@ -30,9 +30,6 @@ const ABOUT_THE_WRITE: [HeaderName; 13] = [
     header::IF_UNMODIFIED_SINCE,
     header::IF_RANGE,
     header::RANGE,
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-method-override"),
 ];
 
 /// Asks `path` on the upstream.
@@ -65,7 +62,7 @@ impl AuthCheck {
         *question.uri_mut() = Uri::from(self.path.clone());
         // Whatever names the caller comes along.
         *question.headers_mut() = request.headers.clone();
-        for name in ABOUT_THE_WRITE {
+        for name in ABOUT_THE_WRITE.iter().chain(&METHOD_OVERRIDES) {
             question.headers_mut().remove(name);
         }
         // An HTTP/2 request names its host in the target, which is replaced here.

@@ -97,6 +97,6 @@ pub use problem::{Code, Problem};
 #[cfg(feature = "profiles")]
 pub use profile::{Profile, ProfileError, ProfileReuse};
 pub use route::{Compare, InFlight, Mode, OnReuse, ReplayOlder, Route, Routes};
-pub use service::{Config, PROBLEM_BASE, ReplayCheck};
+pub use service::{Config, METHOD_OVERRIDES, PROBLEM_BASE, ReplayCheck};
 pub use statuses::{Settle, Statuses};
 pub use stored::{ExecutionTrace, ResponsePolicy, is_event_stream};

@@ -485,7 +485,7 @@ fn content_type(parts: &Parts) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Headers by which some APIs take a POST for another method.
-const OVERRIDES: [HeaderName; 3] = [
+pub const METHOD_OVERRIDES: [HeaderName; 3] = [
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-http-method-override"),
     HeaderName::from_static("x-method-override"),
@@ -494,11 +494,15 @@ const OVERRIDES: [HeaderName; 3] = [
 /// The method with what overrides it, if anything does: the answer to a PATCH is none to a DELETE.
 fn method(parts: &Parts) -> Option<String> {
     // Most heads have none, and a look at each name is cheaper than three searches.
-    if !parts.headers.keys().any(|name| OVERRIDES.contains(name)) {
+    if !parts
+        .headers
+        .keys()
+        .any(|name| METHOD_OVERRIDES.contains(name))
+    {
         return None;
     }
     let mut method = parts.method.to_string();
-    for name in &OVERRIDES {
+    for name in &METHOD_OVERRIDES {
         for value in parts.headers.get_all(name) {
             // Quoted and escaped, so that no two heads are written alike; writing to a string
             // cannot fail.

@@ -203,13 +203,7 @@ async fn a_request_is_refused_for_its_key_before_its_body_is_read() {
 async fn a_torn_request_is_refused_and_its_key_is_free() {
     let runs = Runs::default();
     let router = guard(runs.created(), config(|_| {})).await;
-    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
-    sender
-        .send_data(Bytes::from_static(b"{\"amount\":12"))
-        .await
-        .unwrap();
-    sender.abort("reset".into());
-    let refused = ask(&router, post_body("k", Body::new(body))).await;
+    let refused = ask(&router, post_body("k", torn_body().await)).await;
     refused.assert_problem(400, "idempotency_payload_incomplete");
     assert_eq!(runs.count(), 0);
     ask(&router, post_body("k", "{}"))

@@ -195,13 +195,7 @@ async fn observing_never_passes_half_a_request_as_a_whole_one() {
     let runs = Runs::default();
     let (config, reports) = reported(config(|route| route.mode = Mode::Observe));
     let router = guard(runs.created(), config).await;
-    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
-    sender
-        .send_data(Bytes::from_static(b"{\"amount\":12"))
-        .await
-        .unwrap();
-    sender.abort("reset".into());
-    let answer = ask(&router, post_body("k", Body::new(body))).await;
+    let answer = ask(&router, post_body("k", torn_body().await)).await;
     answer.assert_problem(400, "idempotency_payload_incomplete");
     assert_eq!(runs.count(), 0);
     let report = reports.next().await;

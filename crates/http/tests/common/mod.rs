@@ -18,6 +18,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use http_body_util::channel::Channel;
+use onlyonce_conformance::http_suite::upstream::BoxError;
 use onlyonce_core::{Record, RecordId, RouteName, Timestamp};
 use onlyonce_engine::{Engine, EngineConfig};
 use onlyonce_http::{Config, IdempotencyLayer, Pattern, Route, Routes};
@@ -26,6 +28,15 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 pub mod reports;
+
+/// A body that breaks off in the middle.
+pub async fn torn_body() -> Body {
+    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let half = Bytes::from_static(b"{\"amount\":12");
+    sender.send_data(half).await.unwrap();
+    sender.abort("reset".into());
+    Body::new(body)
+}
 
 /// How often a handler ran.
 #[derive(Debug, Clone, Default)]
