@@ -209,6 +209,23 @@ async fn connections_beyond_the_limit_wait_for_a_place() {
     stage.finish();
 }
 
+/// A shell commonly allows 1,024 file handles. Clients could take them all, and the store would have
+/// none for its next file.
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_file_handles_are_asked_for_as_the_limits_need() {
+    const FEW: &str = "ulimit -Sn 256; exec \"$0\" \"$@\"";
+    let upstream = Scripted::start(|_, _| async {}).await;
+    let setup = Setup::new(upstream.address).config("[limits]\nconnections = 500");
+    let gateway = setup.under(&["sh", "-c", FEW]).start().await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.pid()));
+    let limits = limits.expect("Linux");
+    let handles = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let soft = handles.and_then(|line| line.split_whitespace().nth(3));
+    assert_eq!(soft, Some("2024"), "{handles:?}");
+}
+
 /// A body that trickles keeps every pause short and never ends. Its whole time is limited: nothing
 /// is executed, and the key is as if never used.
 #[tokio::test(flavor = "multi_thread")]
