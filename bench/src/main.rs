@@ -6,6 +6,7 @@
 //! cargo run --release -p onlyonce-bench -- size     memory and reopening at a million records
 //! cargo run --release -p onlyonce-bench -- rules    step, fingerprint and codec, per call
 //! cargo run --release -p onlyonce-bench -- gateway  the gateway beside proxies and the usual recipe
+//! cargo run --release -p onlyonce-bench -- train    nothing measured: the work that scripts/ship learns from
 //! ```
 //!
 //! Machines are noisy: rounds of all contestants are interleaved, the medians are printed, and
@@ -29,13 +30,16 @@ mod size;
 mod store;
 mod stores;
 
+use std::path::Path;
+
 const USAGE: &str = "\
 Usage: onlyonce-bench store [--rounds N] [--seconds N]
        onlyonce-bench stores [--rounds N] [--seconds N] [--rows N]
        onlyonce-bench size  [--records N]
        onlyonce-bench rules
        onlyonce-bench gateway [--rounds N] [--seconds N] [--connections N] [--keys N] [--only NAMES]
-                              [--peers FOLDER]
+                              [--peers FOLDER] [--gateway BINARY]
+       onlyonce-bench train --gateway BINARY
 
 store  claim+complete pairs and replay reads per second, durable, at 1, 64 and 256 callers,
        beside the raw append+fdatasync limit of the same disk and Redis with appendfsync always
@@ -49,7 +53,10 @@ gateway  requests per second, latency, processor time and memory of the gateway 
        stored (500,000; try --keys 5000000) and many connections are open. Needs the gateway's
        own release build: cargo build --release. With --peers also beside idempotent-proxy,
        axum-idempotent and Restate, which scripts/bench-peers installs in FOLDER. --only measures
-       those whose names contain NAMES, or one of them: --only 'nginx, plain|new keys'";
+       those whose names contain NAMES, or one of them: --only 'nginx, plain|new keys'; --gateway
+       another build than the one beside this program
+train  measures nothing: has a gateway do what gateways mostly do, so that scripts/ship learns
+       from it which of its code runs often. Needs PostgreSQL and Redis";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -78,6 +85,7 @@ fn main() {
         Some("size") => size::run(option("--records", 1_000_000)),
         Some("rules") => rules::run(),
         Some("gateway") => gateway::run(gateway::Options {
+            gateway: text("--gateway"),
             only: text("--only"),
             rounds: option("--rounds", 3),
             seconds: option("--seconds", 3),
@@ -85,6 +93,7 @@ fn main() {
             keys: option("--keys", 500_000),
             peers: text("--peers"),
         }),
+        Some("train") => gateway::train::run(Path::new(text("--gateway").expect("--gateway"))),
         // The benchmark starts itself with these, so that each server is a process of its own.
         Some("serve-handler") => gateway::handlers::bare(port("--port")),
         Some("serve-redis-peer") => {

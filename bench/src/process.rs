@@ -60,6 +60,19 @@ impl Process {
         Err(format!("{name} does not answer: {}", said.join(" ⏎ ")))
     }
 
+    /// Ends the server as its operator would, and waits until it has.
+    ///
+    /// # Errors
+    /// When it says that it did not end well.
+    pub(crate) fn end(mut self) -> Result<(), String> {
+        signal("-TERM", &[self.child.id()]);
+        let status = self.child.wait().unwrap();
+        status
+            .success()
+            .then_some(())
+            .ok_or_else(|| format!("ended with {status}"))
+    }
+
     /// Processor time of the server and all its workers so far.
     pub(crate) fn processor_time(&self) -> Duration {
         self.all().into_iter().map(processor_time_of).sum()
@@ -82,7 +95,7 @@ impl Drop for Process {
         let pid = self.child.id();
         let workers = descendants(pid);
         let _ = self.child.kill();
-        kill(&workers);
+        signal("-9", &workers);
         let _ = self.child.wait();
         if let Ok(mut leftovers) = LEFTOVERS.lock() {
             leftovers.pids.retain(|other| *other != pid);
@@ -123,7 +136,7 @@ pub(crate) fn end_with_signals() {
         });
         let leftovers = LEFTOVERS.lock().unwrap();
         for pid in &leftovers.pids {
-            kill(&[vec![*pid], descendants(*pid)].concat());
+            signal("-9", &[vec![*pid], descendants(*pid)].concat());
         }
         for folder in &leftovers.folders {
             let _ = std::fs::remove_dir_all(folder);
@@ -132,13 +145,13 @@ pub(crate) fn end_with_signals() {
     });
 }
 
-fn kill(pids: &[u32]) {
+fn signal(signal: &str, pids: &[u32]) {
     if pids.is_empty() {
         return;
     }
     let pids = pids.iter().map(ToString::to_string);
     let _ = Command::new("kill")
-        .arg("-9")
+        .arg(signal)
         .args(pids)
         .stderr(Stdio::null())
         .status();

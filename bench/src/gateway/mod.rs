@@ -9,6 +9,7 @@
 //! | `peers` | the peers that come from a registry, if they are installed |
 //! | `table` | rounds, medians, ratios |
 //! | `scale` | the cost per request with many stored keys and many idle connections |
+//! | `train` | no measurement: what a build with a profile learns from |
 //!
 //! Contestants take turns within a round, so that whatever else the machine does meets all of
 //! them; a ratio is the median of the rounds' own ratios. The generator, the server and the
@@ -21,10 +22,11 @@ mod peers;
 mod scale;
 mod servers;
 mod table;
+pub(crate) mod train;
 mod wire;
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ use crate::process::{Process, end_with_signals, remove_at_signal};
 use crate::redis::Redis;
 use load::{Exchange, Keys, measure, prepare};
 use peers::Peers;
-use servers::ANSWER_BYTES;
+use servers::{ANSWER_BYTES, Gateway};
 use table::Contestant;
 use wire::{Answer, Request};
 
@@ -42,6 +44,8 @@ const REPLAYED_KEYS: u64 = 10_000;
 /// What was asked for on the command line.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
+    /// The gateway that is measured, if not the one beside this program.
+    pub(crate) gateway: Option<&'static str>,
     /// Of the first table, only contestants whose name contains one of these, separated by `|`; then
     /// no second table.
     pub(crate) only: Option<&'static str>,
@@ -82,13 +86,18 @@ pub(crate) fn run(options: Options) {
         length: Duration::from_secs(options.seconds),
         connections: usize::try_from(options.connections).unwrap(),
     };
-    println!(
-        "{} rounds of {} s each, interleaved, {} connections; medians\n",
-        options.rounds, options.seconds, options.connections
-    );
     // Numbers of keys: low ones are replayed, so new ones begin above them.
     let next = Rc::new(Cell::new(1 << 32));
-    let stage = Stage::start(&path, options.peers);
+    let beside = std::env::current_exe().unwrap().with_file_name("onlyonce");
+    let binary = options.gateway.map_or(beside, PathBuf::from);
+    println!(
+        "{} rounds of {} s each, interleaved, {} connections; medians; onlyonce is {}\n",
+        options.rounds,
+        options.seconds,
+        options.connections,
+        binary.display()
+    );
+    let stage = Stage::start(&binary, &path, options.peers);
     let mut contestants = stage.contestants(&next);
     let wanted = |name: &str, only: &str| only.split('|').any(|part| name.contains(part));
     contestants.retain(|one| options.only.is_none_or(|only| wanted(one.name, only)));
@@ -113,16 +122,16 @@ pub(crate) fn run(options: Options) {
         return;
     }
     let upstream = stage.leave_upstream();
-    scale::run(&upstream, &path, effort, options.keys, &next);
+    scale::run(&binary, &upstream, &path, effort, options.keys, &next);
 }
 
 impl Stage {
-    fn start(path: &Path, peers: Option<&str>) -> Self {
+    fn start(binary: &Path, path: &Path, peers: Option<&str>) -> Self {
         let told = |why: &String| println!("not measured here: {why}");
         let upstream = servers::upstream(path);
         let store = path.join("store");
         let stage = Self {
-            onlyonce: servers::onlyonce(&upstream, &store, path).unwrap(),
+            onlyonce: Gateway::new(binary, &upstream, &store).start(path).unwrap(),
             nginx: servers::nginx(&upstream, path).inspect_err(told).ok(),
             haproxy: servers::haproxy(&upstream, path).inspect_err(told).ok(),
             peer: servers::redis_peer(path).inspect_err(told).ok(),

@@ -11,8 +11,9 @@ use onlyonce_store::Store;
 use onlyonce_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::gateway::load::{Exchange, idle, measure};
+use crate::gateway::servers::Gateway;
 use crate::gateway::table::Contestant;
-use crate::gateway::{Effort, fresh, servers};
+use crate::gateway::{Effort, fresh};
 use crate::machine::{folder_bytes, now, open_files_max};
 use crate::process::Process;
 use crate::records::{completed, id};
@@ -30,6 +31,7 @@ const IDLE: [(&str, usize); 2] = [
 ];
 
 pub(crate) fn run(
+    binary: &Path,
     upstream: &Process,
     path: &Path,
     effort: Effort,
@@ -39,7 +41,7 @@ pub(crate) fn run(
     println!("\nthe cost of a new request, {FEW_KEYS} and {keys} keys stored before");
     let start = |keys| {
         let store = fill(path, keys);
-        let gateway = servers::onlyonce(upstream, &store, path).unwrap();
+        let gateway = Gateway::new(binary, upstream, &store).start(path).unwrap();
         println!(
             "  {keys:>9} keys: {:>6.0} MB on disk, {:>6.1} MB in memory after the start",
             folder_bytes(&store) as f64 / 1e6,

@@ -36,29 +36,64 @@ pub(crate) fn redis_peer(parent: &Path) -> Result<(Process, Redis), String> {
     Ok((peer, redis))
 }
 
-/// The gateway beside this program, with its defaults: durable, `fdatasync` before every answer.
-pub(crate) fn onlyonce(upstream: &Process, store: &Path, parent: &Path) -> Result<Process, String> {
-    let binary = std::env::current_exe().unwrap().with_file_name("onlyonce");
-    let (port, admin) = (free_port(), free_port());
-    let config = parent.join(format!("onlyonce-{port}.toml"));
-    std::fs::write(
-        &config,
-        "[[route]]\npath = \"/open\"\nmode = \"off\"\n\n[[route]]\npath = \"/payments\"\n",
-    )
-    .unwrap();
-    let mut command = Command::new(&binary);
-    command
-        .args(["serve", "--config", &config.display().to_string()])
-        .args(["--listen", &format!("127.0.0.1:{port}")])
-        .args(["--admin", &format!("127.0.0.1:{admin}")])
-        .args(["--upstream", &format!("http://127.0.0.1:{}", upstream.port)])
-        .args(["--store", &format!("embedded:{}", store.display())]);
-    Process::start(
-        &mut command,
-        port,
-        &parent.join(format!("onlyonce-{port}.log")),
-    )
-    .map_err(|why| format!("{why}: cargo build --release first"))
+/// Routes of a gateway: `/open` merely passes, `/payments` is guarded.
+const ROUTES: &str = r#"
+[[route]]
+path = "/open"
+mode = "off"
+
+[[route]]
+path = "/payments"
+"#;
+
+/// Routes of a gateway that guards nothing.
+pub(crate) const ALL_PASSES: &str = r#"
+[[route]]
+path = "/{*rest}"
+mode = "off"
+"#;
+
+/// A gateway that is to be started.
+pub(crate) struct Gateway<'a> {
+    pub(crate) binary: &'a Path,
+    pub(crate) upstream: String,
+    pub(crate) store: String,
+    pub(crate) routes: &'static str,
+    /// More of its configuration.
+    pub(crate) settings: String,
+}
+
+impl<'a> Gateway<'a> {
+    /// With its defaults: durable, `fdatasync` before every answer.
+    pub(crate) fn new(binary: &'a Path, upstream: &Process, store: &Path) -> Self {
+        Self {
+            binary,
+            upstream: format!("http://127.0.0.1:{}", upstream.port),
+            store: format!("embedded:{}", store.display()),
+            routes: ROUTES,
+            settings: String::new(),
+        }
+    }
+
+    /// Starts it, with its files in this folder.
+    ///
+    /// # Errors
+    /// With the reason why it does not.
+    pub(crate) fn start(&self, parent: &Path) -> Result<Process, String> {
+        let (port, admin) = (free_port(), free_port());
+        let config = parent.join(format!("onlyonce-{port}.toml"));
+        std::fs::write(&config, format!("{}{}", self.settings, self.routes)).unwrap();
+        let mut command = Command::new(self.binary);
+        command
+            .args(["serve", "--config", &config.display().to_string()])
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .args(["--admin", &format!("127.0.0.1:{admin}")])
+            .args(["--upstream", &self.upstream])
+            .args(["--store", &self.store, "--migrate"]);
+        let log = parent.join(format!("onlyonce-{port}.log"));
+        Process::start(&mut command, port, &log)
+            .map_err(|why| format!("{why}: cargo build --release first"))
+    }
 }
 
 /// nginx: a plain proxy, and a file of 1 KB at `/static`. A worker per processor.
