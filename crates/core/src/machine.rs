@@ -136,7 +136,9 @@ impl Rules<'_> {
                 ..
             } => (Decision::Replay, Next::Keep),
             State::Released { .. } => self.grant(claim, Some(record)),
-            State::Unknown { .. } if self.reexecutes() => self.grant(claim, Some(record)),
+            State::Unknown { since, .. } if self.reexecutes(record, *since) => {
+                self.grant(claim, Some(record))
+            }
             State::Unknown { .. } | State::DeadLetter { .. } => (Decision::Unknown, Next::Keep),
         }
     }
@@ -149,11 +151,20 @@ impl Rules<'_> {
         }
     }
 
-    fn reexecutes(&self) -> bool {
-        match self.policy.upstream() {
-            Upstream::Dedupes { reexecute } => reexecute,
-            Upstream::Opaque { .. } | Upstream::Transactional => false,
-        }
+    /// Whether a retry may run a key again whose outcome is unknown.
+    ///
+    /// No upstream remembers keys for ever. So it may while the outcome would still be asked about,
+    /// and the key has not lived for longer than a retention. What has become a person's to decide
+    /// stays so, also when the person has it asked about anew.
+    fn reexecutes(&self, record: &Record, since: Timestamp) -> bool {
+        let Upstream::Dedupes { reexecute: true } = self.policy.upstream() else {
+            return false;
+        };
+        let retention_end = record.created_at.after(self.policy.retention());
+        let asked_until = (0..=self.policy.reconcile().attempts_max).fold(since, |at, attempt| {
+            at.after(self.pause(attempt, record.fence))
+        });
+        !retention_end.min(asked_until).has_passed(self.now)
     }
 
     fn renew(&self, record: Option<&Record>, fence: Fence) -> (Decision, Next) {

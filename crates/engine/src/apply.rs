@@ -1,8 +1,9 @@
 //! Read, decide, swap; and again when somebody else wrote first.
 //!
 //! This is the only place that writes clients' keys to the store. A swap that may or may not have
-//! happened is followed by a read, never by a blind second write: the rules recognise a command's
-//! own earlier success by its fence.
+//! happened is followed by a read, never by a blind second write: the rules recognise an execution's
+//! own earlier success by its fence. A person's decision has none: it is recognised by the row that it
+//! would have left ([`Tried`]).
 
 use std::future::Future;
 use std::pin::pin;
@@ -57,9 +58,44 @@ pub(crate) enum Start {
     Existing(Row),
 }
 
+/// A write that may have happened.
+#[derive(Debug)]
+struct Tried {
+    error: StoreError,
+    decision: Decision,
+    next: Option<Box<Record>>,
+}
+
+impl Tried {
+    /// Whether the row is as the write would have left it.
+    fn is_there(&self, row: Option<&Row>) -> bool {
+        self.next.as_deref() == row.map(|row| &*row.record)
+    }
+}
+
 impl<S: Store, R: Runtime> Inner<S, R> {
+    /// Carries a command out. Whoever sends a claim that may have been written does not go on for
+    /// longer than its lease: its row may then have been swept, resolved and used anew by others.
+    /// Going on would bring a fence back that others have already dealt with, and a verdict about its
+    /// first life could settle its second.
     pub(crate) async fn apply(
         &self,
+        id: &RecordId,
+        command: &Command,
+        start: Start,
+    ) -> Result<Applied, EngineError> {
+        let patience = match command {
+            Command::Claim(claim) => self.policies.of(&claim.route).lease(),
+            _ => self.config.settle_patience,
+        };
+        let deadline = self.runtime.elapsed().saturating_add(patience);
+        self.apply_until(deadline, id, command, start).await
+    }
+
+    /// The same, until a time of the caller's when writes may or may not have happened.
+    pub(crate) async fn apply_until(
+        &self,
+        deadline: Duration,
         id: &RecordId,
         command: &Command,
         start: Start,
@@ -75,11 +111,18 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             }
             Start::Existing(row) => Some(row),
         };
-        let started = self.runtime.elapsed();
-        let mut unsure = None;
+        let is_persons = matches!(command, Command::Resolve { .. });
+        let mut unsure: Option<Tried> = None;
         for _ in 0..self.config.rounds_max {
-            if let Some(error) = unsure.take_if(|_| self.is_too_old(command, started)) {
-                return Err(StoreError::into(error));
+            if let Some(tried) = unsure.take_if(|_| self.runtime.elapsed() >= deadline) {
+                return Err(tried.error.into());
+            }
+            if let Some(tried) = unsure.take_if(|tried| is_persons && tried.is_there(seen.as_ref()))
+            {
+                return Ok(Applied {
+                    decision: tried.decision,
+                    row: seen,
+                });
             }
             if needs_row && seen.is_none() {
                 break;
@@ -89,6 +132,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 .unwrap_or_else(|| self.decide(command, seen.as_ref()));
             let next = match next {
                 Next::Keep => {
+                    // Refused as the key is now, which may be what this very decision made of it.
+                    if let Some(tried) = unsure.filter(|_| is_persons) {
+                        return Err(tried.error.into());
+                    }
                     return Ok(Applied {
                         decision,
                         row: seen,
@@ -100,37 +147,42 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             if let Some(record) = &next
                 && let Err(error) = self.keep_secret_for(record).await
             {
-                return Err(unsure.unwrap_or(error).into());
+                return Err(unsure.map_or(error, |tried| tried.error).into());
             }
             let expected = seen.as_ref().map(|row| row.version);
             seen = match self.swap(id, expected, next.as_deref()).await {
                 Ok(Swap::Won(version)) => {
                     let row = next.map(|record| Row { record, version });
-                    return Ok(Applied { decision, row });
+                    let applied = Applied { decision, row };
+                    self.tell_of_lease(id, command, &applied);
+                    return Ok(applied);
                 }
                 Ok(Swap::Lost(row)) => row,
                 Err(error) if error.may_have_written() => {
-                    unsure = Some(error.clone());
                     // When the read fails too, the caller must hear that it may be written.
-                    self.load(id).await.map_err(|_| error)?
+                    let found = self.load(id).await.map_err(|_| error.clone())?;
+                    unsure = Some(Tried {
+                        error,
+                        decision,
+                        next,
+                    });
+                    found
                 }
-                Err(error) => return Err(unsure.unwrap_or(error).into()),
+                Err(error) => return Err(unsure.map_or(error, |tried| tried.error).into()),
             };
         }
         let rounds = self.config.rounds_max;
-        Err(unsure.map_or(EngineError::Contended { rounds }, EngineError::Store))
+        Err(unsure.map_or(EngineError::Contended { rounds }, |tried| {
+            tried.error.into()
+        }))
     }
 
-    /// Whether a claim that may have been written has been at it for longer than its lease.
-    ///
-    /// Its row may then have been swept, resolved and used anew by others. Going on would bring a
-    /// fence back that others have already dealt with, and a verdict about its first life could
-    /// settle its second.
-    fn is_too_old(&self, command: &Command, started: Duration) -> bool {
-        let Command::Claim(claim) = command else {
-            return false;
-        };
-        self.runtime.elapsed().saturating_sub(started) >= self.policies.of(&claim.route).lease()
+    /// A retry may notice before any sweep does that an execution has fallen silent, and write that
+    /// down: the only write of a claim that is not told to execute.
+    fn tell_of_lease(&self, id: &RecordId, command: &Command, applied: &Applied) {
+        if let (Command::Claim(claim), Decision::Unknown) = (command, applied.decision) {
+            self.lease_ended(id, &claim.route);
+        }
     }
 
     /// What the rules say about a row, now.

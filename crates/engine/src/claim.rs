@@ -78,10 +78,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             .elapsed()
             .saturating_add(self.config.settle_patience);
         let mut pause = RETRY_PAUSE_MIN;
-        while let Err(error) = self
-            .apply(id, &Command::Release { fence }, Start::Read)
-            .await
-        {
+        let command = Command::Release { fence };
+        while let Err(error) = self.apply_until(deadline, id, &command, Start::Read).await {
             let hopeless = matches!(&error, EngineError::Store(error) if !error.is_transient());
             if hopeless || self.runtime.elapsed() >= deadline {
                 return;

@@ -17,7 +17,8 @@ use tokio::sync::Semaphore;
 
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
-use crate::marks::Opening;
+use crate::estranged::Estranged;
+use crate::marks::{Opening, Origin};
 use crate::retired::Retired;
 use crate::sweep::{self, Said};
 use crate::tasks::Tasks;
@@ -82,6 +83,7 @@ pub(crate) struct Inner<S, R> {
     pub(crate) secret: Secret,
     pub(crate) previous_secret: Option<Secret>,
     pub(crate) retired: Option<Retired>,
+    pub(crate) estranged: Estranged,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) resolver: Box<dyn Resolver>,
@@ -176,8 +178,9 @@ impl<S: Store, R: Runtime> Engine<S, R> {
         let route = row.as_ref().map(|row| row.record.route.clone());
         let command = Command::Resolve { fence, resolution };
         let start = Start::Seen(row);
-        let applied = self.inner.apply(id, &command, start).await?;
+        let applied = self.inner.apply(id, &command, start).await;
         self.inner.waiting.wake(id);
+        let applied = applied?;
         self.inner.observer.observe(&Event::Resolved {
             id,
             route: &route.unwrap_or_default(),
@@ -365,17 +368,17 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             rounds_max: self.config.rounds_max.max(1),
             ..self.config
         };
-        let (is_stores_own, previous) = (self.secret.is_none(), self.previous_secret);
+        let previous = self.previous_secret;
         let asking = async {
             let now = self.store.now().await?;
-            let secret = match self.secret {
-                Some(secret) => secret,
-                None => Secret::new(self.store.secret(runtime.entropy()).await?),
+            let (secret, origin) = match self.secret {
+                Some(secret) => (secret, Origin::Given),
+                None => Origin::ask(&self.store, runtime.entropy()).await?,
             };
             let opening = Opening {
                 current: &secret,
                 previous: previous.as_ref(),
-                is_stores_own,
+                origin,
                 now,
                 retention: self.policies.retention_max(),
                 rounds_max: config.rounds_max,
@@ -400,6 +403,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             secret,
             previous_secret,
             retired,
+            estranged: Estranged::default(),
             keyring: self.keyring,
             observer: self.observer,
             resolver: self.resolver,

@@ -55,6 +55,19 @@ pub enum SecretError {
         /// For how much longer.
         left: Duration,
     },
+    /// The store keeps its secret itself, and has lost it, but not its keys.
+    #[error(
+        "the store has keys, and no longer the hashing secret that they were made with, so that none \
+         of them can be found: restore it, or begin with an empty one"
+    )]
+    Lost,
+    /// The store has said so when it was opened, and no longer does.
+    #[error(
+        "the store no longer says that its keys were made with the hashing secret of this instance: \
+         it was emptied, restored, failed over, or opened with another secret; nothing is executed \
+         until it says so again, or this instance is started anew"
+    )]
+    Changed,
     /// There are keys, and nothing tells what they were made with.
     #[error(
         "the store has keys, and does not tell which hashing secret they were made with: give it \

@@ -27,6 +27,7 @@ mod config;
 mod engine;
 mod entropy;
 mod error;
+mod estranged;
 mod event;
 mod execute;
 mod execution;

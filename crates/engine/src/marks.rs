@@ -36,12 +36,39 @@ pub(crate) type Mark = [u8; MARK_BYTES];
 pub(crate) struct Opening<'a> {
     pub(crate) current: &'a Secret,
     pub(crate) previous: Option<&'a Secret>,
-    /// Whether the current one is kept by the store itself.
-    pub(crate) is_stores_own: bool,
+    /// Where the current one is from.
+    pub(crate) origin: Origin,
     pub(crate) now: Timestamp,
     /// How long a settled key is kept at most.
     pub(crate) retention: Duration,
     pub(crate) rounds_max: u32,
+}
+
+/// Where an engine's secret is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From whoever opens the store.
+    Given,
+    /// The store has kept it.
+    Kept,
+    /// The store had none, and keeps this one from now on.
+    New,
+}
+
+impl Origin {
+    /// Asks a store for its own secret. The candidate becomes it if there is none.
+    pub(crate) async fn ask<S: Store>(
+        store: &S,
+        candidate: [u8; 32],
+    ) -> Result<(Secret, Self), StoreError> {
+        let secret = store.secret(candidate).await?;
+        let origin = if secret == candidate {
+            Self::New
+        } else {
+            Self::Kept
+        };
+        Ok((Secret::new(secret), origin))
+    }
 }
 
 impl Opening<'_> {
@@ -56,6 +83,7 @@ impl Opening<'_> {
             let next = match seen {
                 Some((marks, _)) => marks.next(self)?,
                 None if self.is_first(store).await? => Marks::first(self),
+                None if self.origin == Origin::New => return Err(SecretError::Lost.into()),
                 None => return Err(SecretError::Unmarked.into()),
             };
             if next.write(store, seen, self.now).await? {
@@ -67,10 +95,10 @@ impl Opening<'_> {
         Err(EngineError::Contended { rounds })
     }
 
-    /// Whether a store without marks may be opened: it has no keys yet, or whoever opens it says
-    /// which secret they were made with.
+    /// Whether a store without marks may be opened: it has no keys yet, or it or whoever opens it
+    /// says which secret they were made with.
     async fn is_first<S: Store>(&self, store: &S) -> Result<bool, StoreError> {
-        if self.is_stores_own || self.previous.is_some() {
+        if self.origin == Origin::Kept || self.previous.is_some() {
             return Ok(true);
         }
         // Keys that another process made meanwhile came after its marks; those win the swap.
@@ -128,6 +156,11 @@ impl Marks {
             changed_at,
             ..self
         })
+    }
+
+    /// Whether the newest keys were made with this secret.
+    pub(crate) fn is_current(self, secret: &Secret) -> bool {
+        self.current == mark(secret)
     }
 
     /// These, and until when keys of a secret may be stored, if that is the one before.

@@ -210,7 +210,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             principal: request.principal,
             memo: request.memo.clone(),
         });
-        let slot = self.tasks.reserve();
+        let slot = self.reserve();
         let mut start = Start::Seen(None);
         let reads_first = first == First::Read || self.store.profile().cheap_reads;
         if reads_first || slot.is_err() || *is_previous {

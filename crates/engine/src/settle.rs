@@ -149,7 +149,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let mut pause = RETRY_PAUSE_MIN;
         let mut start = Start::Seen(Some(row));
         loop {
-            let error = match self.apply(id, &command, start).await {
+            let error = match self.apply_until(deadline, id, &command, start).await {
                 Ok(applied) => return Ok(applied),
                 Err(error) => error,
             };

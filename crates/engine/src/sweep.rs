@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::{FutureExt, StreamExt, stream};
 use onlyonce_core::{
-    Command, Decision, Fence, RecordId, Response, Timestamp, UnknownReason, Verdict,
+    Command, Decision, Fence, RecordId, Response, RouteName, Timestamp, UnknownReason, Verdict,
 };
 use onlyonce_store::{Row, Store};
 
@@ -100,7 +100,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             while let Some(inner) =
                 Weak::upgrade(&engine).filter(|inner| !inner.tasks.is_draining())
             {
-                inner.refresh_clock().await;
+                inner.refresh().await;
                 // A store that fails was reported by whoever called it, and an observer that panics
                 // must not end sweeping; the next pass tries again.
                 let _ = AssertUnwindSafe(inner.sweep()).catch_unwind().await;
@@ -110,11 +110,14 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         });
     }
 
-    async fn refresh_clock(&self) {
-        if self.clock.age(self.runtime.elapsed()) >= self.config.clock_refresh
-            && let Ok(now) = self.store_now().await
-        {
+    /// What was learnt when the store was opened, and may have changed.
+    async fn refresh(&self) {
+        if self.clock.age(self.runtime.elapsed()) >= self.config.clock_refresh {
+            let Ok(now) = self.store_now().await else {
+                return;
+            };
             self.clock.sample(now, self.runtime.elapsed());
+            self.look_at_marks().await;
         }
     }
 
@@ -194,27 +197,37 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         if decision == Decision::NotDue {
             return Swept::Done(decision);
         }
+        if decision == Decision::LeaseExpired {
+            self.lease_ended(id, &route);
+            return Swept::Done(decision);
+        }
         self.observer.observe(&Event::Swept {
             id,
             route: &route,
             decision,
         });
         match (decision, row) {
-            (Decision::LeaseExpired, _) => {
-                let reason = UnknownReason::LeaseExpired;
-                self.observer.observe(&Event::BecameUnknown {
-                    id,
-                    route: &route,
-                    reason,
-                });
-                self.waiting.wake(id);
-            }
             // Without a turn if somebody else's write made it unknown and due between the two
             // decisions. Then this attempt passes.
             (Decision::Probe, Some(row)) if turn.is_some() => return Swept::Ask(row),
             _ => {}
         }
         Swept::Done(decision)
+    }
+
+    /// Tells that an execution's silence made its outcome unknown, whoever noticed it.
+    pub(crate) fn lease_ended(&self, id: &RecordId, route: &RouteName) {
+        self.observer.observe(&Event::Swept {
+            id,
+            route,
+            decision: Decision::LeaseExpired,
+        });
+        self.observer.observe(&Event::BecameUnknown {
+            id,
+            route,
+            reason: UnknownReason::LeaseExpired,
+        });
+        self.waiting.wake(id);
     }
 
     /// Asks about one unknown outcome, and then about those that wait for a turn.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{ANYBODY, Fault, Faulty, counted, faulty, name};
+use common::{ANYBODY, EventLog, Fault, Faulty, counted, faulty, name};
 use onlyonce_core::{
     Decision, Policy, Record, RecordId, Resolution, Response, Secret, StateKind, StoredResponse,
     Timestamp, UnknownReason, Verdict,
@@ -338,9 +338,7 @@ async fn keys_of_an_unnamed_secret_need_somebody_who_names_it() {
     let (store, runs) = (MemoryStore::new(), Arc::new(AtomicUsize::new(0)));
     let first = open(&store, Some(1), None).await.unwrap();
     assert_eq!(charge(&first, &runs).await, "executed");
-    let id = marks(&store).await;
-    let version = store.load(&id).await.unwrap().unwrap().version;
-    let _ = store.swap(&id, Some(version), None).await.unwrap();
+    take_out(&store, &marks(&store).await).await;
     for current in [1, 2] {
         let refused = open(&store, Some(current), None).await.err();
         assert_eq!(refused, Some(SecretError::Unmarked));
@@ -349,6 +347,87 @@ async fn keys_of_an_unnamed_secret_need_somebody_who_names_it() {
     assert_eq!(charge(&named, &runs).await, "replayed");
     open(&store, Some(1), None).await.unwrap();
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    waited.expect(what);
+}
+
+async fn take_out(store: &MemoryStore, id: &RecordId) {
+    let version = store.load(id).await.unwrap().unwrap().version;
+    let _ = store.swap(id, Some(version), None).await.unwrap();
+}
+
+/// Evicted, or not there after a failover: its keys are, and no new secret finds them.
+#[tokio::test]
+async fn a_store_that_lost_its_own_secret_and_not_its_keys_stays_closed() {
+    let (store, runs) = (MemoryStore::new(), Arc::new(AtomicUsize::new(0)));
+    let first = open(&store, None, None).await.unwrap();
+    assert_eq!(charge(&first, &runs).await, "executed");
+    take_out(&store, &marks(&store).await).await;
+    let forgetful = MemoryStore::new();
+    for (id, record) in common::rows(&store).await {
+        let _ = forgetful.swap(&id, None, Some(&record)).await.unwrap();
+    }
+    let refused = open(&forgetful, None, None).await.err();
+    assert_eq!(refused, Some(SecretError::Lost));
+    // With the secret, and without what tells of it, it opens as ever.
+    let again = open(&store, None, None).await.unwrap();
+    assert_eq!(charge(&again, &runs).await, "replayed");
+}
+
+/// The store is emptied or opened with another secret under a running engine: whatever it executed
+/// from then on, others would execute too.
+#[tokio::test]
+async fn an_engine_that_its_store_no_longer_knows_executes_nothing() {
+    let (store, runs) = (MemoryStore::new(), Arc::new(AtomicUsize::new(0)));
+    let events = EventLog::default();
+    let running = Engine::builder(store.clone())
+        .secret(secret(1))
+        .observer(events.clone())
+        .config(EngineConfig {
+            clock_refresh: Duration::ZERO,
+            sweep_every: Duration::from_millis(1),
+            ..EngineConfig::default()
+        });
+    let running = running.open().await.unwrap();
+    assert_eq!(charge(&running, &runs).await, "executed");
+    let id = marks(&store).await;
+    let own = store.load(&id).await.unwrap().unwrap().record;
+    take_out(&store, &id).await;
+    for other in [None, Some(2)] {
+        if let Some(other) = other {
+            open(&store, Some(other), Some(other)).await.unwrap();
+        }
+        // Once more from now on: a look that had begun before may have been the last one.
+        let told = events.count("no longer says");
+        eventually("it notices", || events.count("no longer says") > told + 1).await;
+        let new = running.guard("pay", ANYBODY, "new");
+        let refused = new.run(b"", counted(&runs, "ch_2")).await.unwrap_err();
+        assert!(
+            refused.to_string().contains("no longer says"),
+            "{other:?}: {refused}"
+        );
+        assert_eq!(charge(&running, &runs).await, "replayed", "{other:?}");
+    }
+    // The right ones are back.
+    take_out(&store, &id).await;
+    let _ = store.swap(&id, None, Some(&own)).await.unwrap();
+    let new = async || {
+        let new = running.guard("pay", ANYBODY, "new");
+        new.run(b"", counted(&runs, "ch_2")).await
+    };
+    while new().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(name(&new().await.unwrap()), "replayed");
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

@@ -138,6 +138,7 @@ pub(crate) fn refused(error: &EngineError, has_file: bool) -> String {
              stored for another {} h, and would not be found: give it until then",
             left.as_secs().div_ceil(60 * 60)
         ),
+        SecretError::Lost | SecretError::Changed => named(reason),
         SecretError::Unmarked => "secret.previous_file: the store has keys, and does not tell \
                                   which secret they were made with: give that one, also if it is \
                                   the same as `file`"

@@ -1,6 +1,8 @@
 //! What a claim gets.
 
-use onlyonce_core::{Decision, Next, State, StateKind, Timestamp, UnknownReason, step};
+use onlyonce_core::{
+    Command, Decision, Next, Policy, Resolution, State, StateKind, Timestamp, UnknownReason, step,
+};
 
 use crate::common::*;
 
@@ -76,6 +78,47 @@ fn an_unknown_key_of_a_deduplicating_upstream_may_run_again_at_once() {
     assert_eq!((row.fence, row.attempt), (fence(2), 2));
     let waits = kept(&upstream(DEDUPES), &unknown(), &claim(fence(2)), at(16));
     assert_eq!(waits, Decision::Unknown, "only where it is asked for");
+}
+
+/// No upstream remembers keys for ever, and a sweep may be late.
+#[test]
+fn an_unknown_key_runs_again_only_while_it_would_be_asked_about() {
+    // The first question comes after 5 s, ten more after 5, 10, 20 … and at most 300.
+    let asked_until = 15 + 5 + 5 + 10 + 20 + 40 + 80 + 160 + 4 * 300;
+    let policy = Policy::builder()
+        .upstream(REEXECUTES)
+        .retention(seconds(9999))
+        .build()
+        .unwrap();
+    let (told, _) = written(&policy, &unknown(), &claim(fence(2)), at(asked_until - 1));
+    assert_eq!(told, Decision::Execute);
+    let told = kept(&policy, &unknown(), &claim(fence(2)), at(asked_until));
+    assert_eq!(told, Decision::Unknown);
+    // The retention of these policies is 100 s.
+    let told = kept(&upstream(REEXECUTES), &unknown(), &claim(fence(2)), at(100));
+    assert_eq!(told, Decision::Unknown);
+}
+
+/// "Ask again" is a question, and not leave to run what was left to a person.
+#[test]
+fn a_dead_letter_that_is_asked_about_again_does_not_run_again() {
+    let policy = Policy::builder()
+        .upstream(REEXECUTES)
+        .retention(seconds(9999))
+        .build()
+        .unwrap();
+    let (mut row, mut now) = (unknown(), at(20));
+    while !matches!(row.state, State::DeadLetter { .. }) {
+        (_, row) = written(&policy, &row, &Command::Sweep, now);
+        now = row.state.deadline().unwrap_or(now);
+    }
+    let ask_again = resolve(fence(1), Resolution::AskAgain);
+    let (told, row) = written(&policy, &row, &ask_again, now);
+    assert_eq!(told, Decision::Rescheduled);
+    assert_eq!(
+        kept(&policy, &row, &claim(fence(2)), now),
+        Decision::Unknown
+    );
 }
 
 /// A dead letter waits for a person; by then the upstream may have forgotten the key too.

@@ -48,6 +48,12 @@ pub(crate) fn claims() -> String {
         case(executing(), "lease over", at(15)),
         case(unknown(), "", at(16)),
         case(unknown(), "upstream `dedupes`, re-execution on", at(16)).upstream(REEXECUTES),
+        case(
+            unknown(),
+            "the same, for longer than it is asked about",
+            at(9999),
+        )
+        .upstream(REEXECUTES),
         case(dead_letter(), "", at(16)),
         case(released(), "", at(16)),
         case(completed(), "answer stored", at(16)),

@@ -76,6 +76,11 @@ pub(crate) fn body<T>(reply: &Reply<T>) -> &[u8] {
 pub(crate) struct EventLog(Arc<Mutex<Vec<String>>>);
 
 impl EventLog {
+    pub(crate) fn count(&self, part: &str) -> usize {
+        let events = self.0.lock().unwrap();
+        events.iter().filter(|event| event.contains(part)).count()
+    }
+
     pub(crate) fn contains(&self, part: &str) -> bool {
         self.0
             .lock()
@@ -96,6 +101,8 @@ impl Observer for EventLog {
 pub(crate) enum Fault {
     /// Written, and the acknowledgement is lost.
     WrittenUnacknowledged,
+    /// The same, and then somebody else removes the row.
+    WrittenThenGone,
     /// Not written, and nobody can tell.
     LostUnacknowledged,
     /// Turned away.
@@ -155,6 +162,12 @@ impl Store for Faulty {
             None => self.store.swap(id, expected, next).await,
             Some(Fault::WrittenUnacknowledged) => {
                 let _ = self.store.swap(id, expected, next).await?;
+                Err(StoreError::ambiguous("the connection was cut"))
+            }
+            Some(Fault::WrittenThenGone) => {
+                if let Swap::Won(version) = self.store.swap(id, expected, next).await? {
+                    let _ = self.store.swap(id, Some(version), None).await?;
+                }
                 Err(StoreError::ambiguous("the connection was cut"))
             }
             Some(Fault::LostUnacknowledged) => Err(StoreError::ambiguous("the connection was cut")),
