@@ -28,6 +28,10 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
+    const fn new(decision: Decision, row: Option<Row>) -> Self {
+        Self { decision, row }
+    }
+
     /// Why nobody knows how it ended, if nobody does.
     pub(crate) fn undecided(&self) -> Option<UnknownReason> {
         match self.row.as_ref()?.record.state {
@@ -84,9 +88,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         command: &Command,
         start: Start,
     ) -> Result<Applied, EngineError> {
-        let patience = match command {
-            Command::Claim(claim) => self.policies.of(&claim.route).lease(),
-            _ => self.config.settle_patience,
+        let patience = if let Command::Claim(claim) = command {
+            self.policies.of(&claim.route).lease()
+        } else {
+            self.config.settle_patience
         };
         let deadline = self.runtime.elapsed().saturating_add(patience);
         self.apply_until(deadline, id, command, start).await
@@ -101,15 +106,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         start: Start,
     ) -> Result<Applied, EngineError> {
         let needs_row = matches!(start, Start::Existing(_));
-        let mut decided = None;
-        let mut seen = match start {
-            Start::Read => self.load(id).await?,
-            Start::Seen(row) => row,
-            Start::Decided(row, decision, next) => {
-                decided = Some((decision, next));
-                row
-            }
-            Start::Existing(row) => Some(row),
+        let (mut seen, mut decided) = match start {
+            Start::Read => (self.load(id).await?, None),
+            Start::Seen(row) => (row, None),
+            Start::Decided(row, decision, next) => (row, Some((decision, next))),
+            Start::Existing(row) => (Some(row), None),
         };
         let is_persons = matches!(command, Command::Resolve { .. });
         let mut unsure: Option<Tried> = None;
@@ -117,12 +118,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             if let Some(tried) = unsure.take_if(|_| self.runtime.elapsed() >= deadline) {
                 return Err(tried.error.into());
             }
-            if let Some(tried) = unsure.take_if(|tried| is_persons && tried.is_there(seen.as_ref()))
-            {
-                return Ok(Applied {
-                    decision: tried.decision,
-                    row: seen,
-                });
+            let done = unsure.as_ref().filter(|_| is_persons);
+            if let Some(tried) = done.filter(|tried| tried.is_there(seen.as_ref())) {
+                return Ok(Applied::new(tried.decision, seen));
             }
             if needs_row && seen.is_none() {
                 break;
@@ -136,10 +134,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                     if let Some(tried) = unsure.filter(|_| is_persons) {
                         return Err(tried.error.into());
                     }
-                    return Ok(Applied {
-                        decision,
-                        row: seen,
-                    });
+                    return Ok(Applied::new(decision, seen));
                 }
                 Next::Put(record) => Some(record),
                 Next::Remove => None,
@@ -153,7 +148,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             seen = match self.swap(id, expected, next.as_deref()).await {
                 Ok(Swap::Won(version)) => {
                     let row = next.map(|record| Row { record, version });
-                    let applied = Applied { decision, row };
+                    let applied = Applied::new(decision, row);
                     self.tell_of_lease(id, command, &applied);
                     return Ok(applied);
                 }

@@ -24,6 +24,8 @@ type Claiming = Pin<Box<dyn Future<Output = Result<Applied, EngineError>> + Send
 /// The first pause between two attempts to give a key back.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The longest between two looks for a row that may still appear: there may be many of them.
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// A claim under way. Polled by the caller; finished by a task if the caller drops it.
 struct Carried<S: Store, R: Runtime> {
@@ -66,28 +68,38 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// drain waits.
     fn give_back(self: &Arc<Self>, id: RecordId, fence: Fence, slot: Option<Slot>) {
         let inner = Arc::clone(self);
-        self.runtime.spawn(async move {
-            inner.release(&id, fence).await;
-            drop(slot);
-        });
+        self.runtime
+            .spawn(async move { inner.release(&id, fence, slot).await });
     }
 
-    async fn release(&self, id: &RecordId, fence: Fence) {
+    /// A write that was given up may still be on its way: a commit that waits for a standby or a
+    /// disk appears when that is over. So a row that is not there is looked for again; the slot
+    /// is given back meanwhile, as nothing is known to run.
+    async fn release(&self, id: &RecordId, fence: Fence, mut slot: Option<Slot>) {
         let deadline = self
             .runtime
             .elapsed()
             .saturating_add(self.config.settle_patience);
         let mut pause = RETRY_PAUSE_MIN;
         let command = Command::Release { fence };
-        while let Err(error) = self.apply_until(deadline, id, &command, Start::Read).await {
-            let hopeless = matches!(&error, EngineError::Store(error) if !error.is_transient());
-            if hopeless || self.runtime.elapsed() >= deadline {
+        loop {
+            let pause_max = match self.apply_until(deadline, id, &command, Start::Read).await {
+                Ok(Applied { row: Some(_), .. }) => break,
+                Ok(Applied { row: None, .. }) => {
+                    slot = None;
+                    LOOK_PAUSE_MAX
+                }
+                Err(EngineError::Store(error)) if !error.is_transient() => return,
+                Err(_) => RETRY_PAUSE_MAX,
+            };
+            if self.runtime.elapsed() >= deadline {
                 return;
             }
             self.runtime.sleep(pause).await;
-            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+            pause = (pause * 2).min(pause_max);
         }
         self.waiting.wake(id);
+        drop(slot);
     }
 }
 
@@ -112,9 +124,8 @@ impl<S: Store, R: Runtime> Drop for Carried<S, R> {
         let (inner, id, fence) = (Arc::clone(&self.inner), self.id, self.fence);
         let slot = self.slot.take();
         self.inner.runtime.spawn(async move {
-            let _slot = slot;
             if may_hold_the_key(&claiming.await) {
-                inner.release(&id, fence).await;
+                inner.release(&id, fence, slot).await;
             }
         });
     }

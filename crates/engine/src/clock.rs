@@ -17,8 +17,6 @@ pub(crate) struct ClockEstimate {
     /// The latest time given out; an estimate that is corrected downwards stands still instead
     /// of going back.
     latest: AtomicU64,
-    /// Local time of the last sample, in milliseconds.
-    sampled_at: AtomicU64,
 }
 
 impl ClockEstimate {
@@ -27,7 +25,6 @@ impl ClockEstimate {
         let clock = Self {
             offset: AtomicI64::new(0),
             latest: AtomicU64::new(0),
-            sampled_at: AtomicU64::new(0),
         };
         clock.sample(store, arrived);
         clock
@@ -42,7 +39,6 @@ impl ClockEstimate {
             .cast_signed()
             .wrapping_sub(arrived.cast_signed());
         self.offset.store(offset, Ordering::Relaxed);
-        self.sampled_at.store(arrived, Ordering::Relaxed);
     }
 
     /// The store's time at local time `elapsed`.
@@ -54,12 +50,6 @@ impl ClockEstimate {
             latest = self.latest.fetch_max(now, Ordering::Relaxed);
         }
         Timestamp::from_millis(latest.max(now))
-    }
-
-    /// How long ago the last sample was taken.
-    pub(crate) fn age(&self, elapsed: Duration) -> Duration {
-        let sampled_at = self.sampled_at.load(Ordering::Relaxed);
-        Duration::from_millis(millis(elapsed).saturating_sub(sampled_at))
     }
 }
 
@@ -85,7 +75,6 @@ mod tests {
         assert_eq!(clock.at(seconds(15)), store_at(1_000_010));
         clock.sample(store_at(1_000_020), seconds(20));
         assert_eq!(clock.at(seconds(21)), store_at(1_000_021));
-        assert_eq!(clock.age(seconds(23)), seconds(3));
     }
 
     /// A lease that was over must not be live again because a later sample says so.

@@ -34,8 +34,8 @@ pub struct EngineConfig {
     /// How many unknown outcomes are asked about at once. Default: 64; one more waits for its
     /// turn, and no attempt is counted meanwhile.
     pub probes_max: usize,
-    /// How old the estimate of the store's clock may get. Default: 5 s; a monotonic clock
-    /// drifts by microseconds in that time.
+    /// How often the store is asked for its time, and whether it still knows the secret. Default:
+    /// 5 s; a monotonic clock drifts by microseconds in that time.
     pub clock_refresh: Duration,
 }
 

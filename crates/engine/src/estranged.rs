@@ -23,10 +23,16 @@ pub(crate) struct Estranged(AtomicBool);
 impl<S: Store, R: Runtime> Inner<S, R> {
     /// The right to execute, or why nobody has it.
     pub(crate) fn reserve(&self) -> Result<Slot, EngineError> {
-        if self.estranged.0.load(Ordering::Acquire) {
-            return Err(SecretError::Changed.into());
-        }
+        self.must_know_the_secret()?;
         self.tasks.reserve()
+    }
+
+    /// Refuses while the store is known not to know the secret.
+    pub(crate) fn must_know_the_secret(&self) -> Result<(), SecretError> {
+        if self.estranged.0.load(Ordering::Acquire) {
+            return Err(SecretError::Changed);
+        }
+        Ok(())
     }
 
     /// Looks whether the store still knows the secret. A store that does not answer says nothing

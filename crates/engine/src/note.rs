@@ -143,7 +143,9 @@ impl<S: Store, R: Runtime> Engine<S, R> {
     /// # Errors
     /// When it does not.
     pub async fn check_store(&self) -> Result<Timestamp, EngineError> {
-        Ok(self.inner.store_now().await?)
+        let now = self.inner.store_now().await?;
+        self.inner.must_know_the_secret()?;
+        Ok(now)
     }
 }
 

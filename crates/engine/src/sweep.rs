@@ -7,7 +7,9 @@
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, stream};
 use onlyonce_core::{
@@ -19,6 +21,9 @@ use crate::apply::{Applied, Start};
 use crate::engine::Inner;
 use crate::turns::Turn;
 use crate::{Engine, EngineConfig, EngineError, Event, Runtime, Source};
+
+/// What is done again and again.
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How many batches one pass takes at most, so that a pass over a huge backlog ends.
 const BATCHES_MAX: usize = 64;
@@ -92,33 +97,46 @@ impl<S: Store, R: Runtime> Engine<S, R> {
 }
 
 impl<S: Store, R: Runtime> Inner<S, R> {
-    /// Sweeps and keeps the clock fresh until the engine is dropped or drained.
+    /// Sweeps, and keeps what it learnt of the store fresh, until the engine is dropped or drained.
+    /// In two tasks: a pass over a slow store may take its time.
     pub(crate) fn start_background(self: &Arc<Self>) {
+        self.again_and_again(Duration::ZERO, self.config.sweep_every, |inner| {
+            // A store that fails was reported by whoever called it; the next pass tries again.
+            Box::pin(async move { drop(inner.sweep().await) })
+        });
+        let every = self.config.clock_refresh;
+        self.again_and_again(every, every, |inner| {
+            Box::pin(async move { inner.refresh().await })
+        });
+    }
+
+    fn again_and_again(
+        self: &Arc<Self>,
+        first: Duration,
+        every: Duration,
+        task: fn(Arc<Self>) -> Task,
+    ) {
         let (engine, runtime) = (Arc::downgrade(self), self.runtime.clone());
-        let every = self.config.sweep_every;
         self.runtime.spawn(async move {
+            if !first.is_zero() {
+                runtime.sleep(first).await;
+            }
             while let Some(inner) =
                 Weak::upgrade(&engine).filter(|inner| !inner.tasks.is_draining())
             {
-                inner.refresh().await;
-                // A store that fails was reported by whoever called it, and an observer that panics
-                // must not end sweeping; the next pass tries again.
-                let _ = AssertUnwindSafe(inner.sweep()).catch_unwind().await;
-                drop(inner);
+                // An observer that panics must not be the end of it.
+                let _ = AssertUnwindSafe(task(inner)).catch_unwind().await;
                 runtime.sleep(every).await;
             }
         });
     }
 
-    /// What was learnt when the store was opened, and may have changed.
+    /// Asks for what was learnt when the store was opened, and may have changed.
     async fn refresh(&self) {
-        if self.clock.age(self.runtime.elapsed()) >= self.config.clock_refresh {
-            let Ok(now) = self.store_now().await else {
-                return;
-            };
+        if let Ok(now) = self.store_now().await {
             self.clock.sample(now, self.runtime.elapsed());
-            self.look_at_marks().await;
         }
+        self.look_at_marks().await;
     }
 
     async fn sweep(self: &Arc<Self>) -> Result<SweepReport, EngineError> {

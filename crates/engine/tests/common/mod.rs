@@ -103,6 +103,8 @@ pub(crate) enum Fault {
     WrittenUnacknowledged,
     /// The same, and then somebody else removes the row.
     WrittenThenGone,
+    /// Nobody can tell; it is written later, when [`Faulty::arrive`] says so.
+    WrittenLate,
     /// Not written, and nobody can tell.
     LostUnacknowledged,
     /// Turned away.
@@ -120,11 +122,23 @@ pub(crate) struct Faulty {
     pub(crate) script: Arc<Mutex<Vec<Fault>>>,
     pub(crate) corrupt: Arc<Mutex<bool>>,
     pub(crate) cheap_reads: bool,
+    pub(crate) late: Arc<Mutex<Vec<Late>>>,
     pub(crate) swaps: Arc<AtomicUsize>,
     pub(crate) loads: Arc<AtomicUsize>,
 }
 
+/// A swap that is on its way.
+pub(crate) type Late = (RecordId, Option<Version>, Option<Record>);
+
 impl Faulty {
+    /// What was on its way is written now.
+    pub(crate) async fn arrive(&self) {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        for (id, expected, next) in late {
+            let _ = self.store.swap(&id, expected, next.as_ref()).await.unwrap();
+        }
+    }
+
     /// The next swaps fail like this.
     pub(crate) fn fail(&self, faults: &[Fault]) {
         self.script.lock().unwrap().extend(faults.iter().rev());
@@ -162,6 +176,11 @@ impl Store for Faulty {
             None => self.store.swap(id, expected, next).await,
             Some(Fault::WrittenUnacknowledged) => {
                 let _ = self.store.swap(id, expected, next).await?;
+                Err(StoreError::ambiguous("the connection was cut"))
+            }
+            Some(Fault::WrittenLate) => {
+                let late = (*id, expected, next.cloned());
+                self.late.lock().unwrap().push(late);
                 Err(StoreError::ambiguous("the connection was cut"))
             }
             Some(Fault::WrittenThenGone) => {
