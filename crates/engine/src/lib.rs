@@ -16,7 +16,7 @@
 //! | the work's own task and its lease | `execute.rs` |
 //! | what happens when nobody asks | `sweep.rs` |
 //! | finding an operation by what somebody else calls it | `reference.rs` |
-//! | refusing a store whose keys were made with another secret | `marks.rs` |
+//! | refusing a store whose keys were made with another secret | `marks.rs`, `estranged.rs` |
 //! | rows that are no client's keys: the audit trail | [`Note`] |
 //! | running a plain async function under a key | [`Guard`] |
 
