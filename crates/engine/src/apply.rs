@@ -180,6 +180,19 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         }
     }
 
+    /// Removes a row that cannot be read, if it is still the one of this version. The rules know
+    /// nothing of such a row, so there is nothing to decide.
+    pub(crate) async fn remove_unreadable(
+        &self,
+        id: &RecordId,
+        version: Version,
+    ) -> Result<Decision, EngineError> {
+        Ok(match self.swap(id, Some(version), None).await? {
+            Swap::Won(_) => Decision::Settled,
+            Swap::Lost(_) => Decision::Fenced,
+        })
+    }
+
     /// What the rules say about a row, now.
     pub(crate) fn decide(&self, command: &Command, row: Option<&Row>) -> (Decision, Next) {
         let record = row.map(|row| &*row.record);

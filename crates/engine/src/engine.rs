@@ -12,7 +12,7 @@ use onlyonce_core::{
     Command, Decision, Fence, Keyring, Policy, PrincipalDigest, Record, RecordId, Resolution,
     Response, RouteName, Secret, Timestamp, Verdict,
 };
-use onlyonce_store::{Store, StoreError};
+use onlyonce_store::{Store, StoreError, Version};
 use tokio::sync::Semaphore;
 
 use crate::apply::Start;
@@ -23,6 +23,7 @@ use crate::retired::Retired;
 use crate::sweep::{self, Said};
 use crate::tasks::Tasks;
 use crate::turns::Turns;
+use crate::unreadable::Unreadable;
 use crate::waiting::Waiting;
 use crate::{
     ChildKeys, EngineConfig, EngineError, Event, NoResolver, Observer, Resolver, Runtime, Source,
@@ -91,6 +92,7 @@ pub(crate) struct Inner<S, R> {
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) turns: Turns,
+    pub(crate) unreadable: Unreadable,
 }
 
 impl<S: Store> Engine<S> {
@@ -188,6 +190,26 @@ impl<S: Store, R: Runtime> Engine<S, R> {
             decision: applied.decision,
         });
         Ok(applied.decision)
+    }
+
+    /// Forgets a key whose row cannot be read, as a person decided who saw this version of it. The next
+    /// request with the key executes, whatever became of the one before.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn forget_unreadable(
+        &self,
+        id: &RecordId,
+        version: Version,
+    ) -> Result<Decision, EngineError> {
+        let decision = self.inner.remove_unreadable(id, version).await?;
+        self.inner.observer.observe(&Event::Resolved {
+            id,
+            route: &RouteName::default(),
+            resolution: Resolution::Forget.as_str(),
+            decision,
+        });
+        Ok(decision)
     }
 
     /// Takes the upstream's own word about an execution, given without being asked: a webhook.
@@ -410,6 +432,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             waiting: Arc::new(Waiting::new(&config)),
             tasks: Arc::new(Tasks::new(config.executions_max)),
             turns: Turns::new(config.probes_max, sweep::rows_max(&config)),
+            unreadable: Unreadable::default(),
             runtime,
         });
         if self.background {

@@ -45,6 +45,7 @@ mod settle;
 mod sweep;
 mod tasks;
 mod turns;
+mod unreadable;
 mod waiting;
 
 pub use config::EngineConfig;

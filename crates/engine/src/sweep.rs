@@ -15,7 +15,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use onlyonce_core::{
     Command, Decision, Fence, RecordId, Response, RouteName, Timestamp, UnknownReason, Verdict,
 };
-use onlyonce_store::{Row, Store};
+use onlyonce_store::{Row, Store, StoreError};
 
 use crate::apply::{Applied, Start};
 use crate::engine::Inner;
@@ -143,8 +143,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let mut report = SweepReport::default();
         let (batch, rows_max) = (self.config.sweep_batch, rows_max(&self.config));
         // Rows that fail or wait stay due; they must not hide those behind them.
-        let mut stay = HashSet::new();
-        let mut limit = batch.saturating_add(self.turns.waiting());
+        let left_alone = self.unreadable.left_alone(self.runtime.elapsed());
+        let mut stay = HashSet::<RecordId>::from_iter(left_alone);
+        let mut limit = batch.saturating_add(self.turns.waiting() + stay.len());
         let mut rows = 0;
         while rows < rows_max {
             let mut due = self.due(limit).await?;
@@ -195,7 +196,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let row = match self.load(id).await {
             Ok(Some(row)) => row,
             Ok(None) => return Swept::Done(Decision::NotDue),
-            Err(_) => return Swept::Failed,
+            Err(error) => {
+                if matches!(error, StoreError::Corrupt { .. }) {
+                    self.unreadable.remember(*id, self.runtime.elapsed());
+                }
+                return Swept::Failed;
+            }
         };
         let route = row.record.route.clone();
         let (decision, next) = self.decide(&Command::Sweep, Some(&row));

@@ -102,6 +102,35 @@ async fn a_lease_whose_end_a_retry_notices_is_told_of() {
     assert_eq!(events.count("decision: LeaseExpired"), 1);
 }
 
+/// One damaged row is no failing store: it is told of, and then left alone for a while.
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_told_of_once_and_can_be_removed() {
+    let (store, events) = (Faulty::default(), EventLog::default());
+    let engine = Engine::builder(store.clone()).observer(events.clone());
+    let engine = engine.without_background().open().await.unwrap();
+    let (id, _) = unknown_key(&engine, &store).await;
+    let (_, mut record) = rows(&store.store).await.remove(0);
+    record.state = State::Executing {
+        lease_until: record.created_at,
+        doubt: None,
+    };
+    let version = store.load(&id).await.unwrap().unwrap().version;
+    let _ = store.swap(&id, Some(version), Some(&record)).await.unwrap();
+    *store.corrupt.lock().unwrap() = true;
+    for failed in [1, 0, 0] {
+        assert_eq!(engine.sweep().await.unwrap().failed, failed);
+    }
+    assert_eq!(events.count("StoreFailed"), 1);
+    // Not by a version that nobody has seen.
+    let told = engine.forget_unreadable(&id, version).await;
+    assert_eq!(told, Ok(Decision::Fenced));
+    *store.corrupt.lock().unwrap() = false;
+    let version = store.load(&id).await.unwrap().unwrap().version;
+    let told = engine.forget_unreadable(&id, version).await;
+    assert_eq!(told, Ok(Decision::Settled));
+    assert_eq!(rows(&store.store).await, []);
+}
+
 /// Writes that stall and reads that do not: the caller is told when the patience ends, and not after
 /// as many writes as there may be rounds.
 #[tokio::test]
