@@ -158,7 +158,8 @@ impl Caller {
             }
         };
         if let Answer::Error(error) = &answer {
-            if error.code() == "READONLY" {
+            // It may have lost its role, and is looked at anew before it has it back.
+            if matches!(error.code(), "READONLY" | "MOVED") {
                 node.discard(&link);
             }
             let failure = Failure::of_answer(error, node.address(), &self.options.layout);

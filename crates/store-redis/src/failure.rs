@@ -10,6 +10,8 @@ pub(crate) struct NoServer {
     pub(crate) reason: String,
     /// Whether it answered, and what it said was the reason.
     pub(crate) answered: bool,
+    /// Whether it is expected to pass without anybody's help.
+    pub(crate) passes: bool,
 }
 
 impl NoServer {
@@ -18,6 +20,7 @@ impl NoServer {
         Self {
             reason: reason.into(),
             answered: false,
+            passes: false,
         }
     }
 
@@ -26,6 +29,16 @@ impl NoServer {
         Self {
             reason: reason.into(),
             answered: true,
+            passes: false,
+        }
+    }
+
+    /// It cannot be used yet.
+    pub(crate) fn not_yet(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            answered: true,
+            passes: true,
         }
     }
 

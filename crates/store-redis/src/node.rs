@@ -128,15 +128,18 @@ impl Node {
             let reason = format!("{} does not answer", self.address);
             Err(NoServer::silent(reason))
         })?;
-        let judgement = settings.judge(&self.address, options);
-        let judgement = judgement.map_err(|why| {
-            // No other connection is any better.
+        let mut known = lock(&self.judgement);
+        let at_rest_in = known.as_ref().and_then(|known| known.at_rest_in.as_ref());
+        let judgement = settings.judge(&self.address, options, at_rest_in);
+        let judgement = judgement.inspect_err(|_| {
+            // No other connection is any better, and what was seen before says nothing any more.
             for slot in &self.slots {
                 *lock(&slot.link) = None;
             }
-            NoServer::unusable(why)
+            if let Some(known) = known.as_mut() {
+                known.at_rest_in = None;
+            }
         })?;
-        let mut known = lock(&self.judgement);
         if known.as_ref() != Some(&judgement) {
             for warning in &judgement.warnings {
                 tracing::warn!("{warning}");

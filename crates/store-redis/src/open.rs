@@ -1,6 +1,9 @@
 //! The start: every primary is connected to, looked at and tried out before anything relies on it.
 
+use std::time::Duration;
+
 use onlyonce_store::StoreError;
+use tokio::time::{Instant, sleep};
 
 use crate::OpenError;
 use crate::answer::Answer;
@@ -10,21 +13,48 @@ use crate::keys::{FORMAT, Shard};
 use crate::row;
 use crate::scripts::{self, Script};
 use crate::store::Inner;
+use crate::topology::Topology;
+
+/// How long the start waits for servers that are not ready yet: that load, or rewrite their
+/// append-only file. Below the time that supervisors give to a start.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two looks whether they are.
+const READY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Does everything once that the store will do, on every primary, with keys of its own.
 pub(crate) async fn try_out(inner: &Inner) -> Result<(), OpenError> {
     let topology = &inner.caller.topology;
     let shards = topology.shard_of_each().await;
     let shards = shards.map_err(no_server)?;
+    let deadline = Instant::now() + READY_PATIENCE;
     for shard in &shards {
-        let node = topology.primary(*shard).await.map_err(no_server)?;
-        topology.link(&node).await.map_err(no_server)?;
+        reach(topology, *shard, deadline).await.map_err(no_server)?;
     }
     for shard in shards {
         probe(inner, shard).await.map_err(refused)?;
     }
     inner.now().await.map_err(refused)?;
     check_format(inner).await
+}
+
+/// Connects to a primary, once it is ready.
+async fn reach(topology: &Topology, shard: Shard, deadline: Instant) -> Result<(), NoServer> {
+    let mut is_told = false;
+    loop {
+        let node = topology.primary(shard).await?;
+        let Err(why) = topology.link(&node).await else {
+            return Ok(());
+        };
+        if !why.passes || Instant::now() + READY_PAUSE >= deadline {
+            return Err(why);
+        }
+        if !is_told {
+            tracing::warn!("not ready yet: {}", why.reason);
+            is_told = true;
+        }
+        sleep(READY_PAUSE).await;
+    }
 }
 
 async fn probe(inner: &Inner, shard: Shard) -> Result<(), StoreError> {
