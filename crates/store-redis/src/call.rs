@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_store::StoreError;
-use redis::{Cmd, Pipeline};
+use redis::{Cmd, Pipeline, ServerError};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::answer::Answer;
 use crate::dial::Link;
 use crate::failure::{Failure, NoServer, Then};
 use crate::keys::Shard;
+use crate::node::Node;
 use crate::options::{Address, Layout, RedisOptions};
-use crate::scripts::Script;
+use crate::replicas::Away;
+use crate::scripts::{self, Script};
 use crate::topology::Topology;
 
 /// The first pause before looking again who is the primary.
@@ -40,6 +42,9 @@ pub(crate) struct Call<'a> {
     /// Whether it may be answered by a server that is still taking over the slot. Not so for a
     /// script that goes through an index: the rows may not have come yet.
     pub(crate) may_ask: bool,
+    /// For what is better not done than in doubt: the mark that replicas must confirm before, if
+    /// they did not confirm what came last.
+    pub(crate) mark: Option<&'a [u8]>,
 }
 
 #[derive(Debug)]
@@ -135,6 +140,12 @@ impl Caller {
         let (node, link) =
             connected.map_err(|why| Failure::not_done(why.reason, self.after_no_connection()))?;
         let waits = call.confirmed && self.options.wait_replicas > 0;
+        if let Some(mark) = call.mark.filter(|_| waits) {
+            let asking = self.ask_replicas(call, mark, route, (&node, &link), deadline);
+            let asked = timeout_at(deadline, node.replicas().check(asking)).await;
+            let late = |_| Err(Away::late(node.address()).into());
+            asked.unwrap_or_else(late)?;
+        }
         let sent = async {
             if waits || route.ask.is_some() {
                 self.send_all(call, route, waits, &link).await
@@ -158,19 +169,63 @@ impl Caller {
             }
         };
         if let Answer::Error(error) = &answer {
-            // It may have lost its role, and is looked at anew before it has it back.
-            if matches!(error.code(), "READONLY" | "MOVED") {
-                node.discard(&link);
-            }
-            let failure = Failure::of_answer(error, node.address(), &self.options.layout);
-            return Err(call.sorted(failure));
+            return Err(call.sorted(self.refused(error, &node, &link)));
         }
         match confirmed {
-            Some(confirmed) => self
-                .check_confirmed(&confirmed, node.address())
-                .map(|()| answer),
+            Some(confirmed) => self.check_confirmed(&confirmed, &node).map(|()| answer),
             None => Ok(answer),
         }
+    }
+
+    /// Writes a mark, and waits for the replicas to confirm it. Whatever fails, nothing else was
+    /// done.
+    async fn ask_replicas(
+        &self,
+        call: &Call<'_>,
+        mark: &[u8],
+        route: &Route,
+        (node, link): (&Node, &Arc<Link>),
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        let keys = [mark];
+        let marking = Call {
+            what: What::Script(&scripts::MARK, &keys, &[]),
+            mark: None,
+            ..*call
+        };
+        let route = Route {
+            ask: route.ask.clone(),
+            with_text: true,
+        };
+        let sent = self.send_all(&marking, &route, true, link);
+        let answers = match timeout_at(deadline, sent).await {
+            Ok(Ok(answers)) => Ok(answers),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer in time".to_owned()),
+        };
+        let (answer, confirmed) = answers.map_err(|reason| {
+            node.discard(link);
+            let reason = format!("{}: {reason}", node.address());
+            node.replicas().missed(&reason);
+            Failure::not_done(reason, self.after_no_connection())
+        })?;
+        let done = match (answer, confirmed) {
+            (Answer::Error(error), _) => Err(self.refused(&error, node, link)),
+            (_, Some(confirmed)) => self.check_confirmed(&confirmed, node),
+            (other, None) => Err(Failure::may_be_done(other.unexpected())),
+        };
+        done.map_err(|failure| match failure {
+            Failure::MayBeDone { reason } => Failure::not_done(reason, Then::GiveUp),
+            known @ Failure::NotDone { .. } => known,
+        })
+    }
+
+    fn refused(&self, error: &ServerError, node: &Node, link: &Arc<Link>) -> Failure {
+        // It may have lost its role, and is looked at anew before it has it back.
+        if matches!(error.code(), "READONLY" | "MOVED") {
+            node.discard(link);
+        }
+        Failure::of_answer(error, node.address(), &self.options.layout)
     }
 
     /// What may help when there is no connection: with one server, nothing.
@@ -205,11 +260,15 @@ impl Caller {
         Ok((answer, answers.next()))
     }
 
-    fn check_confirmed(&self, confirmed: &Answer, address: &Address) -> Result<(), Failure> {
+    fn check_confirmed(&self, confirmed: &Answer, node: &Node) -> Result<(), Failure> {
         let wanted = self.options.wait_replicas;
         let reason = match confirmed {
-            Answer::Number(count) if *count >= i64::from(wanted) => return Ok(()),
+            Answer::Number(count) if *count >= i64::from(wanted) => {
+                node.replicas().confirmed();
+                return Ok(());
+            }
             Answer::Number(count) => {
+                let address = node.address();
                 format!("{count} of {wanted} replicas of {address} confirmed in time")
             }
             Answer::Nothing
@@ -218,6 +277,7 @@ impl Caller {
             | Answer::Error(_)
             | Answer::Other => confirmed.unexpected(),
         };
+        node.replicas().missed(&reason);
         Err(Failure::may_be_done(reason))
     }
 }

@@ -119,6 +119,7 @@ async fn ask_once(
         writes: false,
         confirmed: false,
         may_ask: false,
+        mark: None,
     };
     let answer = inner.caller.call(&call).await?;
     let wrong = || StoreError::unavailable(answer.unexpected());
@@ -153,6 +154,7 @@ pub(crate) async fn tidy(inner: &Inner, shard: Shard, gone: &[RecordId]) {
             writes: true,
             confirmed: false,
             may_ask: false,
+            mark: None,
         };
         if let Err(error) = inner.caller.call(&call).await {
             tracing::debug!("an index entry without a row stays for now: {error}");

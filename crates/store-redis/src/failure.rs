@@ -3,6 +3,7 @@
 use redis::ServerError;
 
 use crate::options::{Address, Layout};
+use crate::replicas::Away;
 
 /// Why there is no connection to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +109,12 @@ impl Failure {
             _ => return Self::may_be_done(reason),
         };
         Self::not_done(reason, then)
+    }
+}
+
+impl From<Away> for Failure {
+    fn from(away: Away) -> Self {
+        Self::not_done(away.reason, Then::GiveUp)
     }
 }
 

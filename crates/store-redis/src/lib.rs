@@ -20,6 +20,7 @@
 //! | `answer` | what a server answers |
 //! | `dial`, `node` | connections: made, shared, let go, made again |
 //! | `settings` | what a server would lose, and what is refused |
+//! | `replicas` | whether they confirm, as far as is known |
 //! | `topology` | which server is the primary |
 //! | `failure` | what an error proves |
 //! | `call` | one operation: attempts, redirections, time |
@@ -40,6 +41,7 @@ mod list;
 mod node;
 mod open;
 mod options;
+mod replicas;
 mod row;
 mod scripts;
 mod settings;

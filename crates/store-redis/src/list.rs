@@ -98,6 +98,7 @@ async fn read(
         writes: false,
         confirmed: false,
         may_ask: false,
+        mark: None,
     };
     let answer = inner.caller.call(&call).await?;
     let wrong = || StoreError::unavailable(Answer::Other.unexpected());

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::dial::{Dialer, Link};
 use crate::failure::NoServer;
 use crate::options::{Address, RedisOptions};
+use crate::replicas::Replicas;
 use crate::settings::{Judgement, Settings};
 
 /// The first pause after a failed attempt.
@@ -27,6 +28,7 @@ pub(crate) struct Node {
     next: AtomicUsize,
     failed: Mutex<Option<Failed>>,
     judgement: Mutex<Option<Judgement>>,
+    replicas: Replicas,
 }
 
 #[derive(Default)]
@@ -51,11 +53,16 @@ impl Node {
             next: AtomicUsize::new(0),
             failed: Mutex::new(None),
             judgement: Mutex::new(None),
+            replicas: Replicas::default(),
         }
     }
 
     pub(crate) fn address(&self) -> &Address {
         &self.address
+    }
+
+    pub(crate) fn replicas(&self) -> &Replicas {
+        &self.replicas
     }
 
     /// Whether its settings, as found at the last connection, lose nothing in a crash.

@@ -76,6 +76,7 @@ async fn probe(inner: &Inner, shard: Shard) -> Result<(), StoreError> {
         writes: false,
         confirmed: false,
         may_ask: true,
+        mark: None,
     };
     inner.caller.call(&load).await?;
     inner
@@ -91,6 +92,7 @@ async fn probe(inner: &Inner, shard: Shard) -> Result<(), StoreError> {
         writes: true,
         confirmed: false,
         may_ask: true,
+        mark: None,
     };
     inner.caller.call(&tidy).await?;
     Ok(())
@@ -110,6 +112,7 @@ async fn look(
         writes: false,
         confirmed: false,
         may_ask: true,
+        mark: None,
     };
     inner.caller.call(&call).await
 }

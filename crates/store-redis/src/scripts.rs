@@ -30,6 +30,7 @@ scripts! {
     DUE = "lua/due.lua";
     LIST = "lua/list.lua";
     TIDY = "lua/tidy.lua";
+    MARK = "lua/mark.lua";
     KEEP = "lua/keep.lua";
     CLOCK = "lua/clock.lua";
 }

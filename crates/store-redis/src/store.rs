@@ -111,6 +111,7 @@ impl Inner {
         let mark = self.waits().then(|| self.keys.mark(shard));
         let mut keys = vec![row.as_bytes(), due.as_bytes(), ids.as_bytes()];
         keys.extend(mark.as_ref().map(String::as_bytes));
+        let is_new = expected.is_none() && !value.is_empty();
         let expected = expected.map(row::version_bytes);
         let expected = expected.as_ref().map_or(&[][..], |version| version);
         let (deadline, drop_in_ms) = self.deadline(next);
@@ -127,6 +128,7 @@ impl Inner {
             writes: true,
             confirmed: true,
             may_ask: true,
+            mark: mark.as_ref().map(String::as_bytes).filter(|_| is_new),
         };
         self.caller.call(&call).await
     }
@@ -172,6 +174,7 @@ impl Inner {
             writes: false,
             confirmed: true,
             may_ask: true,
+            mark: None,
         };
         match self.caller.call(&call).await? {
             Answer::Nothing => Ok(None),
@@ -193,6 +196,7 @@ impl Inner {
             writes: true,
             confirmed: true,
             may_ask: true,
+            mark: None,
         };
         let answer = self.caller.call(&call).await?;
         if let Answer::Bytes(bytes) = answer {
@@ -210,6 +214,7 @@ impl Inner {
             writes: false,
             confirmed: true,
             may_ask: true,
+            mark: None,
         };
         let answer = self.caller.call(&call).await?;
         let millis = answer.text().and_then(|millis| millis.parse().ok());

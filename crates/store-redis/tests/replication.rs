@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Tally, claim, open, patiently};
+use common::{Tally, claim, open, patiently, try_open};
 use onlyonce_conformance::FaultProxy;
 use onlyonce_conformance::fault_proxy::{Fault, Plan};
 use onlyonce_conformance::servers::redis::{RedisSentinels, RedisServer};
-use onlyonce_conformance::suite::samples::id;
+use onlyonce_conformance::suite::samples::{completed, id};
 use onlyonce_store::{Store, StoreError};
 
 /// Where a confirmation must come, however busy the machine is.
@@ -79,6 +79,42 @@ async fn with_wait_a_claim_that_the_replica_lacks_is_not_acknowledged() {
     let promoted = open(&replica.url()).await;
     assert!(promoted.load(&id(1)).await.expect("a load").is_some());
     assert_eq!(promoted.load(&id(2)).await, Ok(None));
+}
+
+/// Keys that were tried while the replica was away must not stay in doubt: nothing was executed for
+/// them. Only the first was written before anybody knew.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_wait_nothing_is_claimed_while_the_replica_is_away() {
+    let (primary, _replica, proxy) = pair().await;
+    let url = format!("{}?wait=1&wait_timeout_ms=300", primary.url());
+    let store = open(&url).await;
+    let version = claim(&store, 1).await.expect("a claim");
+    proxy.set(Plan::to_client(Fault::Pause)).await;
+    let first = claim(&store, 2).await.expect_err("nobody confirms it");
+    assert!(first.may_have_written(), "{first}");
+    let later = (3..40).map(|number| claim(&store, number));
+    for refused in futures_util::future::join_all(later).await {
+        let refused = refused.expect_err("nobody would confirm it");
+        assert!(!refused.may_have_written(), "{refused}");
+        assert!(refused.to_string().contains("0 of 1"), "{refused}");
+    }
+    // What was executed is written down all the same.
+    let answer = completed(1, "answer");
+    let written = store.swap(&id(1), Some(version), Some(&answer)).await;
+    let written = written.expect_err("nobody confirms it");
+    assert!(written.may_have_written(), "{written}");
+    // Nor does a start leave anything behind.
+    let refused = try_open(&url).await.expect_err("nobody confirms it");
+    assert!(refused.to_string().contains("0 of 1"), "{refused}");
+    assert_eq!(primary.cli(&["KEYS", "*:probe:*"]), "");
+    proxy.mend().await;
+    // A number of its own for each attempt: one that is not confirmed in time may be written.
+    let mut numbers = 100..;
+    patiently(|| claim(&store, numbers.next().expect("a number"))).await;
+    for number in 3..40 {
+        let row = patiently(|| async { store.load(&id(number)).await }).await;
+        assert_eq!(row, None, "{number} was not written");
+    }
 }
 
 /// The loss that the warning speaks of is real. Versions do not return all the same: the stale
