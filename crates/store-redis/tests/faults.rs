@@ -201,3 +201,24 @@ async fn a_damaged_row_is_corrupt_and_can_be_removed() {
     assert!(matches!(removed, Ok(Swap::Won(_))), "{removed:?}");
     assert_eq!(store.load(&id(1)).await, Ok(None));
 }
+
+/// Nor is one that somebody emptied: a claim there would run what was run before.
+#[tokio::test]
+async fn an_emptied_row_is_corrupt() {
+    let server = RedisServer::start();
+    let store = open(&server.url()).await;
+    claim(&store, 1).await.expect("a claim");
+    let key = server.cli(&["KEYS", "onlyonce:*:r:*"]);
+    server.order(&["SET", &key, ""]);
+    let loaded = store.load(&id(1)).await;
+    assert!(
+        matches!(loaded, Err(StoreError::Corrupt { .. })),
+        "{loaded:?}"
+    );
+    let next = executing(2, at(5_000));
+    let claimed = store.swap(&id(1), None, Some(&next)).await;
+    assert!(
+        matches!(claimed, Err(StoreError::Corrupt { .. })),
+        "{claimed:?}"
+    );
+}

@@ -3,7 +3,9 @@
 -- ARGV: expected version or '', new version and record or '' to remove, id,
 --       deadline or '', in how many ms the server may drop the row or ''.
 -- Answers 1, or the row that is there instead.
-if redis.call('GETRANGE', KEYS[1], 0, 7) ~= ARGV[1] then
+local version = redis.call('GETRANGE', KEYS[1], 0, 7)
+-- An emptied row is one too, and its version is like that of none.
+if version ~= ARGV[1] or (version == '' and redis.call('EXISTS', KEYS[1]) == 1) then
   -- Something to wait for: whoever is shown this row must find it again after a failover.
   if KEYS[4] then redis.call('SET', KEYS[4], '') end
   -- GETEX counts as a write, so a server that is no longer the primary refuses it.
