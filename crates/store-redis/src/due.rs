@@ -2,8 +2,12 @@
 //!
 //! Every shard is asked at once, for a little more than its share. A shard that gave all that it
 //! was asked for, and might have more that is earlier than the others' last, is asked again.
+//!
+//! A shard that does not answer is left out: what is due elsewhere must not wait for a server that
+//! is down. Its ids stay due, and come first once it is back. That nothing is due is said only when
+//! every shard did.
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use onlyonce_core::{RecordId, Timestamp};
 use onlyonce_store::StoreError;
 
@@ -48,15 +52,33 @@ pub(crate) async fn due(
     }
     let share = limit.div_ceil(SHARDS.into()) * 2 + SPARE;
     let asked = Shard::all().map(|shard| ask(inner, shard, now, share.min(limit)));
-    let mut answers = try_join_all(asked).await?;
+    let mut answers = those_that_answered(join_all(asked).await)?;
     let cut = earliest(&answers, limit).last().copied();
     for answer in &mut answers {
         if share < limit && answer.may_have_earlier(cut) {
-            *answer = ask(inner, answer.shard, now, limit).await?;
+            match ask(inner, answer.shard, now, limit).await {
+                Ok(more) => *answer = more,
+                Err(error) => tracing::warn!("a shard does not say what else is due: {error}"),
+            }
         }
     }
     let earliest = earliest(&answers, limit);
     Ok(earliest.into_iter().map(|entry| entry.id).collect())
+}
+
+/// Fails when a shard did not answer and the others have nothing.
+fn those_that_answered(asked: Vec<Result<Found, StoreError>>) -> Result<Vec<Found>, StoreError> {
+    let shards = asked.len();
+    let (answers, failures): (Vec<_>, Vec<_>) = asked.into_iter().partition(Result::is_ok);
+    let answers: Vec<_> = answers.into_iter().flatten().collect();
+    let failed = failures.len();
+    if let Some(error) = failures.into_iter().find_map(Result::err) {
+        if answers.iter().all(|answer| answer.entries.is_empty()) {
+            return Err(error);
+        }
+        tracing::warn!("{failed} of {shards} shards do not say what is due: {error}");
+    }
+    Ok(answers)
 }
 
 impl Found {

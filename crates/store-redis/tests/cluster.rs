@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Server, Tally, open, patiently};
 use onlyonce_conformance::servers::redis::RedisCluster;
-use onlyonce_conformance::suite::samples::{at, id};
+use onlyonce_conformance::suite::samples::{at, executing, id};
 use onlyonce_conformance::suite::{self, Outcome};
 use onlyonce_core::RecordId;
-use onlyonce_store::{Filter, ListStore, Store};
+use onlyonce_store::{Filter, ListStore, Store, Swap};
 use onlyonce_store_redis::RedisStore;
 
 /// Starting a cluster takes seconds, so every case shares one.
@@ -166,4 +166,36 @@ async fn the_store_follows_a_planned_failover() {
     until_each_moves(&store, &ids).await;
     // A planned failover waits for the replica: nothing is lost even without `wait`.
     load.end().await.check(&store, &ids).await;
+}
+
+/// What is due on the servers that are left is swept, whatever became of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_down_does_not_hide_what_is_due_elsewhere() {
+    let mut cluster = RedisCluster::with(&[("cluster-require-full-coverage", "no")]);
+    let store = open(&format!(
+        "{}?timeout_ms=500&wait_timeout_ms=100",
+        cluster.url()
+    ))
+    .await;
+    let ids: Vec<_> = (0..48).map(id).collect();
+    for (id, number) in ids.iter().zip(0..) {
+        let claim = executing(number, at(5_000));
+        let won = store.swap(id, None, Some(&claim)).await;
+        assert!(matches!(won, Ok(Swap::Won(_))), "{won:?}");
+    }
+    // Its replica first, which would take over.
+    cluster.nodes[3].kill();
+    cluster.nodes[0].kill();
+    let due = patiently(|| store.due(at(5_000), 100)).await;
+    let mut left = Vec::new();
+    for id in &ids {
+        if store.load(id).await.is_ok() {
+            left.push(*id);
+        }
+    }
+    assert!((1..ids.len()).contains(&left.len()), "{}", left.len());
+    assert!(left.iter().all(|id| due.contains(id)), "{due:?}, {left:?}");
+    // Nobody may take it for an empty store because of the servers that answer.
+    let unknown = store.due(at(0), 100).await;
+    assert!(unknown.is_err(), "{unknown:?}");
 }
