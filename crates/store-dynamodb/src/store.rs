@@ -11,6 +11,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditi
 use bytes::Bytes;
 use onlyonce_core::{Record, RecordId, Timestamp};
 use onlyonce_store::{Row, Store, StoreError, StoreProfile, Swap, Version};
+use tokio::time::Instant;
 
 use crate::call::{Effect, Failure, call, random};
 use crate::chunks::CHUNK_BYTES_MAX;
@@ -22,6 +23,9 @@ use crate::{DynamoOptions, OpenError};
 
 /// How often a row in pieces is read anew because it was replaced meanwhile.
 const ROUNDS_MAX: usize = 8;
+
+/// The part of a write's time that is kept for the row, after its pieces.
+const ROW_SHARE: u32 = 4;
 
 const SECRET: &str = "secret";
 
@@ -128,13 +132,17 @@ impl DynamoStore {
         version: Version,
     ) -> Result<Written, StoreError> {
         let bytes = Bytes::from(encode(id, record, self.options().record_bytes_max)?);
+        let deadline = self.options().deadline;
+        let until = Instant::now() + deadline;
         if bytes.len() <= CHUNK_BYTES_MAX {
-            let content = Content::Whole(bytes);
-            return self.put_item(id, expected, record, version, content).await;
+            let item = self.item(id, record, version, Content::Whole(bytes));
+            return self.put_item(expected, item, until).await;
         }
-        let chunks = self.write_chunks(id, record, bytes).await?;
-        let content = Content::Chunked(chunks.clone());
-        let written = self.put_item(id, expected, record, version, content).await;
+        let pieces_until = until - deadline / ROW_SHARE;
+        let pieces = self.write_chunks(id, record, bytes, pieces_until).await?;
+        let chunks = pieces.refer();
+        let item = self.item(id, record, version, Content::Chunked(chunks.clone()));
+        let written = self.put_item(expected, item, until).await;
         let is_unused = match &written {
             Ok(Written::Over(_)) => false,
             Ok(Written::Lost(_)) => true,
@@ -146,15 +154,16 @@ impl DynamoStore {
         written
     }
 
+    fn item(&self, id: &RecordId, record: &Record, version: Version, content: Content) -> Item {
+        item(id, record, version, content, self.options().ttl_grace)
+    }
+
     async fn put_item(
         &self,
-        id: &RecordId,
         expected: Option<Version>,
-        record: &Record,
-        version: Version,
-        content: Content,
+        item: Item,
+        until: Instant,
     ) -> Result<Written, StoreError> {
-        let item = item(id, record, version, content, self.options().ttl_grace);
         let send = || {
             let put = self.client().put_item().table_name(self.table());
             let put = put
@@ -171,7 +180,8 @@ impl DynamoStore {
                     .send(),
             }
         };
-        match call(self.options().deadline, Effect::Writes, send).await {
+        let patience = until.saturating_duration_since(Instant::now());
+        match call(patience, Effect::Writes, send).await {
             Ok(won) => Ok(Written::Over(won.attributes)),
             Err(Failure::Refused(PutItemError::ConditionalCheckFailedException(lost))) => {
                 Ok(Written::Lost(lost.item))

@@ -3,7 +3,8 @@
 //! | `pk` | `sk` | what |
 //! |---|---|---|
 //! | `r#` and the id's first six bits | the id | a record |
-//! | `c#` and the id | token and number | a piece of a record that is larger than an item |
+//! | `c#`, the id and a number | token | a piece of a record that is larger than an item |
+//! | `c#` and the id | token and number | the same, as earlier builds wrote it |
 //! | `meta` | `clock` | the latest time that was given out |
 //! | `meta` | `secret` | the deployment's hashing secret |
 //! | `meta` | `layout` | the version of all this |
@@ -43,6 +44,9 @@ pub(crate) const DUE_SHARDS: u8 = 16;
 /// The partition key of what is there once.
 const META: &str = "meta";
 
+/// How tokens of pieces with a partition key each begin. Those before were only hexadecimal.
+const APART: char = 'p';
+
 pub(crate) fn text(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }
@@ -76,8 +80,19 @@ pub(crate) fn due_shard(id: &RecordId) -> u8 {
     second % DUE_SHARDS
 }
 
+/// What the pieces of one write are called, from random bits that nobody has seen.
+pub(crate) fn chunk_token(random: u128) -> String {
+    format!("{APART}{random:032x}")
+}
+
+/// Every piece has a partition key of its own: a partition takes 1,000 KB in a second, and all
+/// pieces of a large record in one would be throttled for longer than a write may take.
 pub(crate) fn chunk_key(id: &RecordId, token: &str, chunk: usize) -> Item {
-    key(format!("c#{id}"), format!("{token}#{chunk:05}"))
+    if token.starts_with(APART) {
+        key(format!("c#{id}#{chunk:05}"), token.into())
+    } else {
+        key(format!("c#{id}"), format!("{token}#{chunk:05}"))
+    }
 }
 
 pub(crate) fn meta_key(name: &str) -> Item {

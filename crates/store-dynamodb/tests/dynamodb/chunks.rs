@@ -1,11 +1,15 @@
 //! Answers larger than an item: whole or not at all, and nothing left behind.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use onlyonce_conformance::suite::samples::{at, body, completed, executing, id};
 use onlyonce_conformance::suite::{lost, together, won};
 use onlyonce_core::{RouteName, codec};
 use onlyonce_store::{Filter, ListStore, Store, StoreError, Swap};
+use onlyonce_store_dynamodb::DynamoStore;
 use tokio::sync::Semaphore;
 
 use crate::front::{Act, Front};
@@ -48,9 +52,7 @@ async fn an_answer_over_the_limit_is_refused_and_leaves_nothing() {
     let table = Table::new().await;
     let mut options = table.options.clone();
     options.record_bytes_max = 1 << 20;
-    let store = onlyonce_store_dynamodb::DynamoStore::open(&options)
-        .await
-        .unwrap();
+    let store = DynamoStore::open(&options).await.unwrap();
     let large = completed(1, body(1 << 20));
     let refused = store.swap(&id(1), None, Some(&large)).await;
     assert!(matches!(refused, Err(StoreError::TooLarge { .. })));
@@ -135,6 +137,102 @@ async fn pieces_without_their_row_are_nothing() {
         .await
         .unwrap());
     assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, other);
+}
+
+/// The engine gives up a write that takes too long. What it had written by then is deleted, unless
+/// the row may have been written too.
+#[tokio::test]
+async fn a_write_that_is_given_up_leaves_pieces_only_if_its_row_was_sent() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let mut options = table.options.clone();
+    options.endpoint = Some(format!("http://{}", front.address));
+    options.request_timeout = Duration::from_millis(500);
+    let store = DynamoStore::open(&options).await.unwrap();
+    let never = Arc::new(Semaphore::new(0));
+    let write = |number: u64| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let large = completed(number, body(900_000));
+            store.swap(&id(number), None, Some(&large)).await
+        })
+    };
+    front.on_those_with("PutItem", "\"r#", 1, Act::Hold(Arc::clone(&never)));
+    front.seen();
+    let sent = write(1);
+    front.until_count(4).await;
+    sent.abort();
+    front.on_those_with("PutItem", "#00001", 1, Act::Hold(never));
+    let unsent = write(2);
+    table.until_items("c#", 5).await;
+    unsent.abort();
+    table.until_items("c#", 3).await;
+    let left = id(1).to_string();
+    for piece in table.items("c#").await {
+        assert!(piece["pk"].as_s().unwrap().contains(&left), "{piece:?}");
+    }
+}
+
+/// A piece that takes too long fails the write while somebody still waits for its outcome.
+#[tokio::test]
+async fn pieces_are_written_in_time_or_not_at_all() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let mut options = table.options.clone();
+    options.endpoint = Some(format!("http://{}", front.address));
+    options.deadline = Duration::from_secs(1);
+    options.request_timeout = Duration::from_secs(60);
+    let store = DynamoStore::open(&options).await.unwrap();
+    front.on_those_with("PutItem", "#00001", 1, Act::Hang);
+    let large = completed(1, body(900_000));
+    let first = id(1);
+    let written = store.swap(&first, None, Some(&large));
+    let written = tokio::time::timeout(Duration::from_secs(20), written).await;
+    let error = written.expect("it ends").unwrap_err();
+    assert!(!error.may_have_written(), "{error}");
+    assert!(error.to_string().contains("in time"), "{error}");
+}
+
+/// All of them in one partition would be throttled by DynamoDB.
+#[tokio::test]
+async fn every_piece_has_a_partition_key_of_its_own() {
+    let table = Table::new().await;
+    let store = table.open().await;
+    let large = completed(1, body(900_000));
+    let _ = won(store.swap(&id(1), None, Some(&large)).await.unwrap());
+    let pieces = table.items("c#").await;
+    let keys: HashSet<_> = pieces
+        .iter()
+        .map(|piece| piece["pk"].as_s().unwrap())
+        .collect();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+}
+
+/// An earlier build wrote all pieces under one partition key.
+#[tokio::test]
+async fn pieces_that_an_earlier_build_wrote_are_read_and_deleted() {
+    let table = Table::new().await;
+    let store = table.open().await;
+    let large = completed(1, body(900_000));
+    let version = won(store.swap(&id(1), None, Some(&large)).await.unwrap());
+    let token = "5".repeat(32);
+    for mut piece in table.items("c#").await {
+        table.delete(&piece).await;
+        let key = piece["pk"].as_s().unwrap().clone();
+        let (partition, number) = key.rsplit_once('#').unwrap();
+        let names = [
+            ("pk", partition.into()),
+            ("sk", format!("{token}#{number}")),
+        ];
+        piece.extend(names.map(|(name, value)| (name.to_owned(), AttributeValue::S(value))));
+        table.put(piece).await;
+    }
+    let mut row = table.items("r#").await.remove(0);
+    row.insert("chunk_token".into(), AttributeValue::S(token));
+    table.put(row).await;
+    assert_eq!(*store.load(&id(1)).await.unwrap().unwrap().record, large);
+    let _ = won(store.swap(&id(1), Some(version), None).await.unwrap());
+    table.until_items("c#", 0).await;
 }
 
 /// A piece that cannot be written: the row is as it was, and the caller knows.

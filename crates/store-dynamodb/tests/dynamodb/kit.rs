@@ -84,6 +84,12 @@ impl Table {
         assert!(tokio::time::timeout(PATIENCE, stopped).await.is_ok());
     }
 
+    /// Writes an item as it is.
+    pub async fn put(&self, item: Item) {
+        let put = self.client().put_item().table_name(&self.options.table);
+        put.set_item(Some(item)).send().await.unwrap();
+    }
+
     /// Deletes an item as DynamoDB does when its end has passed.
     pub async fn delete(&self, item: &Item) {
         let delete = self.client().delete_item().table_name(&self.options.table);
