@@ -86,7 +86,7 @@ async fn with_wait_a_claim_that_the_replica_lacks_is_not_acknowledged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_wait_nothing_is_claimed_while_the_replica_is_away() {
     let (primary, _replica, proxy) = pair().await;
-    let url = format!("{}?wait=1&wait_timeout_ms=300", primary.url());
+    let url = format!("{}?wait=1&wait_timeout_ms=1000", primary.url());
     let store = open(&url).await;
     let version = claim(&store, 1).await.expect("a claim");
     proxy.set(Plan::to_client(Fault::Pause)).await;

@@ -232,6 +232,19 @@ async fn a_missing_permission_is_named() {
     let needed = common::PERMISSIONS;
     grant(needed);
     open(&url).await;
+    let replica = RedisServer::replica_of(&server, &[]);
+    let rules: Vec<_> = needed
+        .iter()
+        .filter(|rule| **rule != "+pexpire")
+        .copied()
+        .collect();
+    grant(&rules);
+    refusal(
+        &format!("{url}?wait=1"),
+        &["lacks a permission", "ACL SETUSER"],
+    )
+    .await;
+    drop(replica);
     for missing in [
         "+zadd",
         "+getex",
@@ -287,6 +300,31 @@ async fn a_full_memory_is_named_and_writes_nothing() {
     refusal(&server.url(), &["maxmemory"]).await;
     let removed = store.swap(&id(1), Some(version), None).await;
     assert!(matches!(removed, Ok(Swap::Won(_))), "{removed:?}");
+}
+
+/// The same where replicas must confirm also what is read.
+#[tokio::test]
+async fn a_full_memory_stops_no_replays_that_replicas_confirm() {
+    let server = RedisServer::start();
+    let _replica = RedisServer::replica_of(&server, &[]);
+    let store = open(&format!("{}?wait=1", server.url())).await;
+    let answer = completed(1, "answer");
+    let won = store.swap(&id(1), None, Some(&answer)).await;
+    assert!(matches!(won, Ok(Swap::Won(_))), "{won:?}");
+    server.order(&["CONFIG", "SET", "maxmemory", "1"]);
+    let claim = executing(2, at(5_000));
+    let lost = store.swap(&id(1), None, Some(&claim)).await;
+    assert!(
+        matches!(lost, Ok(Swap::Lost(Some(_)))),
+        "a replay: {lost:?}"
+    );
+    let loaded = store.load(&id(1)).await;
+    assert!(matches!(loaded, Ok(Some(_))), "a read: {loaded:?}");
+    let refused = store.swap(&id(2), None, Some(&claim)).await;
+    let Err(StoreError::Unavailable { reason }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(reason.contains("maxmemory"), "{reason}");
 }
 
 /// A newer onlyonce may keep its rows elsewhere: both at once would claim a key twice.

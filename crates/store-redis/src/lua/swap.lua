@@ -7,7 +7,10 @@ local version = redis.call('GETRANGE', KEYS[1], 0, 7)
 -- An emptied row is one too, and its version is like that of none.
 if version ~= ARGV[1] or (version == '' and redis.call('EXISTS', KEYS[1]) == 1) then
   -- Something to wait for: whoever is shown this row must find it again after a failover.
-  if KEYS[4] then redis.call('SET', KEYS[4], '') end
+  -- PEXPIRE works in a full memory too; in ten years, so that the mark stays.
+  if KEYS[4] and redis.call('PEXPIRE', KEYS[4], '315360000000') == 0 then
+    redis.call('SET', KEYS[4], '')
+  end
   -- GETEX counts as a write, so a server that is no longer the primary refuses it.
   return redis.call('GETEX', KEYS[1])
 end
@@ -18,7 +21,11 @@ if ARGV[2] == '' then
   return 1
 end
 -- The row last: an index entry without a row is harmless, a row without one is stuck.
-if ARGV[1] == '' then redis.call('ZADD', KEYS[3], 0, ARGV[3]) end
+if ARGV[1] == '' then
+  redis.call('ZADD', KEYS[3], 0, ARGV[3])
+  -- So that it is there when the row is asked for in a full memory.
+  if KEYS[4] then redis.call('SET', KEYS[4], '', 'NX') end
+end
 if ARGV[4] == '' then
   redis.call('ZREM', KEYS[2], ARGV[3])
 else

@@ -225,6 +225,7 @@ pub const PERMISSIONS: &[&str] = &[
     "+set",
     "+del",
     "+exists",
+    "+pexpire",
     "+zadd",
     "+zrem",
     "+zrangebyscore",
