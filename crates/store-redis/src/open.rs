@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce_store::StoreError;
+use onlyonce_store::{StoreError, Version};
 use tokio::time::{Instant, sleep};
 
 use crate::OpenError;
@@ -12,7 +12,7 @@ use crate::failure::NoServer;
 use crate::keys::{FORMAT, Shard};
 use crate::row;
 use crate::scripts::{self, Script};
-use crate::store::Inner;
+use crate::store::{Ends, Inner};
 use crate::topology::Topology;
 
 /// How long the start waits for servers that are not ready yet: that load, or rewrite their
@@ -21,6 +21,9 @@ const READY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Between two looks whether they are.
 const READY_PAUSE: Duration = Duration::from_millis(100);
+
+/// When the server drops what a start could not remove, in milliseconds.
+const PROBE_DROP_IN_MS: &str = "60000";
 
 /// Does everything once that the store will do, on every primary, with keys of its own.
 pub(crate) async fn try_out(inner: &Inner) -> Result<(), OpenError> {
@@ -59,43 +62,79 @@ async fn reach(topology: &Topology, shard: Shard, deadline: Instant) -> Result<(
 
 async fn probe(inner: &Inner, shard: Shard) -> Result<(), StoreError> {
     let version = row::new_version()?;
-    let value = row::version_bytes(version);
     // Several may start at once: each has a row of its own.
     let name = format!("{:016x}", version.0);
     let keys = [&name, "due", "ids"].map(|name| inner.keys.probe(shard, name));
-    inner
-        .swap_row(shard, &keys, None, &value, &name, None)
-        .await?;
-    let [row, due, ids] = &keys;
-    let rows = inner.keys.probe(shard, "");
-    look(inner, shard, &scripts::DUE, due, &["inf", "1", &rows]).await?;
-    look(inner, shard, &scripts::LIST, ids, &["-", "1", &rows, "1"]).await?;
-    let load = Call {
+    let probe = Probe {
+        inner,
         shard,
-        what: What::Command("GETEX", row.as_bytes()),
-        writes: false,
-        confirmed: false,
-        may_ask: true,
-        mark: None,
+        version,
+        name,
+        keys,
     };
-    inner.caller.call(&load).await?;
-    inner
-        .swap_row(shard, &keys, Some(version), &[], &name, None)
-        .await?;
-    let tidy = Call {
-        shard,
-        what: What::Script(
-            &scripts::TIDY,
-            &[row.as_bytes(), due.as_bytes(), ids.as_bytes()],
-            &[name.as_bytes()],
-        ),
-        writes: true,
-        confirmed: false,
-        may_ask: true,
-        mark: None,
-    };
-    inner.caller.call(&tidy).await?;
-    Ok(())
+    let used = probe.use_it().await;
+    // Also after a failure, or every start that fails would leave something behind.
+    let (removed, tidied) = (probe.remove().await, probe.tidy().await);
+    used.and(removed).and(tidied)
+}
+
+/// A row that is there for a moment.
+struct Probe<'a> {
+    inner: &'a Inner,
+    shard: Shard,
+    version: Version,
+    name: String,
+    /// Of the row and its indexes.
+    keys: [String; 3],
+}
+
+impl Probe<'_> {
+    async fn use_it(&self) -> Result<(), StoreError> {
+        let Self { inner, shard, .. } = *self;
+        let [row, due, ids] = &self.keys;
+        let value = row::version_bytes(self.version);
+        let ends = Ends {
+            deadline: String::new(),
+            drop_in_ms: PROBE_DROP_IN_MS.to_owned(),
+        };
+        inner
+            .swap_row(shard, &self.keys, None, &value, &self.name, &ends)
+            .await?;
+        let rows = inner.keys.probe(shard, "");
+        look(inner, shard, &scripts::DUE, due, &["inf", "1", &rows]).await?;
+        look(inner, shard, &scripts::LIST, ids, &["-", "1", &rows, "1"]).await?;
+        let load = Call {
+            shard,
+            what: What::Command("GETEX", row.as_bytes()),
+            writes: false,
+            confirmed: false,
+            may_ask: true,
+            mark: None,
+        };
+        inner.caller.call(&load).await.map(drop)
+    }
+
+    async fn remove(&self) -> Result<(), StoreError> {
+        let (expected, ends) = (Some(self.version), Ends::default());
+        self.inner
+            .swap_row(self.shard, &self.keys, expected, &[], &self.name, &ends)
+            .await
+            .map(drop)
+    }
+
+    /// Takes it out of the indexes, if it is there without its row.
+    async fn tidy(&self) -> Result<(), StoreError> {
+        let keys = self.keys.each_ref().map(String::as_bytes);
+        let tidy = Call {
+            shard: self.shard,
+            what: What::Script(&scripts::TIDY, &keys, &[self.name.as_bytes()]),
+            writes: true,
+            confirmed: false,
+            may_ask: true,
+            mark: None,
+        };
+        self.inner.caller.call(&tidy).await.map(drop)
+    }
 }
 
 async fn look(

@@ -31,6 +31,14 @@ pub(crate) struct Inner {
     pub(crate) keys: Keys,
 }
 
+/// A row's deadline, and in how many milliseconds the server may drop it. Empty when it has none,
+/// or never passes; the second also when the row is not settled.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) deadline: String,
+    pub(crate) drop_in_ms: String,
+}
+
 impl RedisStore {
     /// Connects to every primary, looks at its settings, and tries out what the store will do.
     ///
@@ -86,7 +94,7 @@ impl Inner {
             self.keys.ids(shard),
         ];
         let answer = self
-            .swap_row(shard, &names, expected, &value, &hex(id), next)
+            .swap_row(shard, &names, expected, &value, &hex(id), &self.ends(next))
             .await?;
         match answer {
             Answer::Number(_) => Ok(Swap::Won(version)),
@@ -106,7 +114,7 @@ impl Inner {
         expected: Option<Version>,
         value: &[u8],
         member: &str,
-        next: Option<&Record>,
+        ends: &Ends,
     ) -> Result<Answer, StoreError> {
         let mark = self.waits().then(|| self.keys.mark(shard));
         let mut keys = vec![row.as_bytes(), due.as_bytes(), ids.as_bytes()];
@@ -114,13 +122,12 @@ impl Inner {
         let is_new = expected.is_none() && !value.is_empty();
         let expected = expected.map(row::version_bytes);
         let expected = expected.as_ref().map_or(&[][..], |version| version);
-        let (deadline, drop_in_ms) = self.deadline(next);
         let arguments: [&[u8]; 5] = [
             expected,
             value,
             member.as_bytes(),
-            deadline.as_bytes(),
-            drop_in_ms.as_bytes(),
+            ends.deadline.as_bytes(),
+            ends.drop_in_ms.as_bytes(),
         ];
         let call = Call {
             shard,
@@ -133,16 +140,13 @@ impl Inner {
         self.caller.call(&call).await
     }
 
-    /// A record's deadline, and in how many milliseconds the server may drop the row. Empty when
-    /// it has none, or never passes; the second also when the row is not settled.
-    ///
-    /// The time that is left is counted from the record's own change, by the clock that decided
+    /// Of a record. The time that is left is counted from the record's own change, by the clock that decided
     /// it. The clock of the node that keeps the row has no part in it, however wrong it is.
-    fn deadline(&self, next: Option<&Record>) -> (String, String) {
+    fn ends(&self, next: Option<&Record>) -> Ends {
         let deadline = next.and_then(|record| record.state.deadline());
         let deadline = deadline.filter(|deadline| deadline.as_millis() != u64::MAX);
         let Some((record, deadline)) = next.zip(deadline) else {
-            return (String::new(), String::new());
+            return Ends::default();
         };
         let drops = record.state.kind().is_settled() && deadline < EXPIRY_MAX;
         let drop_in_ms = if drops {
@@ -154,7 +158,10 @@ impl Inner {
         } else {
             String::new()
         };
-        (deadline.as_millis().to_string(), drop_in_ms)
+        Ends {
+            deadline: deadline.as_millis().to_string(),
+            drop_in_ms,
+        }
     }
 
     /// Reads, or with `wait` reads what the replicas have too.

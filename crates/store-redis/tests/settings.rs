@@ -260,7 +260,20 @@ async fn a_missing_permission_is_named() {
             .collect();
         grant(&rules);
         refusal(&url, &["lacks a permission", "ACL SETUSER"]).await;
+        assert_eq!(server.cli(&["KEYS", "*:probe:*"]), "", "left by {missing}");
     }
+    // What must not be removed is dropped by the server.
+    let rules: Vec<_> = needed
+        .iter()
+        .filter(|rule| **rule != "+del")
+        .copied()
+        .collect();
+    grant(&rules);
+    refusal(&url, &["lacks a permission"]).await;
+    let keys = server.cli(&["KEYS", "*:probe:*"]);
+    let row = keys.lines().find(|key| !key.ends_with(":ids"));
+    let left_ms = server.cli(&["PTTL", row.expect("the row")]);
+    assert!((1..=60_000).contains(&left_ms.parse().expect("a number")));
     let rules: Vec<_> = needed
         .iter()
         .filter(|rule| **rule != "+config|get")
