@@ -106,13 +106,12 @@ where
     E: Error + ProvideErrorMetadata + Send + Sync + 'static,
 {
     if let SdkError::ServiceError(service) = error {
-        let code = service.err().code().unwrap_or_default();
-        return if THROTTLES.contains(&code) {
-            Verdict::Throttled
-        } else if service.raw().status().is_server_error() {
-            Verdict::Unanswered
-        } else {
-            Verdict::Refused
+        return match service.err().code() {
+            Some(code) if THROTTLES.contains(&code) => Verdict::Throttled,
+            Some(_) if !service.raw().status().is_server_error() => Verdict::Refused,
+            // DynamoDB names its refusals. What has no name came from something in between, such as
+            // a proxy that waited for the answer for too long.
+            Some(_) | None => Verdict::Unanswered,
         };
     }
     let never_sent = match error {

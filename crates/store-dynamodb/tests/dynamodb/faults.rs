@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onlyonce_conformance::FaultProxy;
 use onlyonce_conformance::fault_proxy::{Fault, Plan};
-use onlyonce_conformance::suite::samples::{at, completed, executing, id};
+use onlyonce_conformance::suite::samples::{at, body, completed, executing, id};
 use onlyonce_conformance::suite::{lost, won};
 use onlyonce_store::{Filter, ListStore, Store, StoreError, Swap};
 use onlyonce_store_dynamodb::DynamoStore;
@@ -88,6 +88,25 @@ async fn a_write_whose_answer_was_lost_is_sent_once_and_may_have_happened() {
         assert!(error.may_have_written(), "{error}");
         assert_eq!(store.load(&id(number)).await.unwrap(), None);
     }
+}
+
+/// A proxy in between answers for DynamoDB, which may have done what it was asked.
+#[tokio::test]
+async fn a_refusal_that_is_not_dynamodbs_leaves_the_write_in_doubt() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let store = table.open_through(front.address).await;
+    for (number, text) in (0..).zip(["", "<html>Request Timeout</html>", "{}"]) {
+        front.on_those_with("PutItem", "\"r#", 1, Act::Answer(408, text.into()));
+        let large = completed(1, body(900_000));
+        let error = store.swap(&id(number), None, Some(&large)).await;
+        let error = error.unwrap_err();
+        assert!(error.may_have_written(), "{text}: {error}");
+    }
+    assert_eq!(table.items("c#").await.len(), 9, "their rows may be there");
+    front.on("GetItem", 2, Act::Answer(408, String::new()));
+    let error = store.load(&id(1)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
 }
 
 /// The same on the wire, with a proxy that knows nothing of HTTP.
