@@ -255,9 +255,8 @@ impl Caller {
             wait.arg(self.options.wait_replicas).arg(millis);
         }
         let answers = link.send_all(&pipeline).await?;
-        let mut answers = answers.into_iter().skip(usize::from(route.ask.is_some()));
-        let answer = answers.next().unwrap_or(Answer::Nothing);
-        Ok((answer, answers.next()))
+        let asked = usize::from(route.ask.is_some());
+        Ok(in_turn(answers.into_iter().skip(asked), waits))
     }
 
     fn check_confirmed(&self, confirmed: &Answer, node: &Node) -> Result<(), Failure> {
@@ -280,6 +279,12 @@ impl Caller {
         node.replicas().missed(&reason);
         Err(Failure::may_be_done(reason))
     }
+}
+
+/// The answer to the call, and to the wait after it. One that is missing is not "nothing is there".
+fn in_turn(mut answers: impl Iterator<Item = Answer>, waits: bool) -> (Answer, Option<Answer>) {
+    let mut next = || answers.next().unwrap_or(Answer::Other);
+    (next(), waits.then(next))
 }
 
 impl Call<'_> {
@@ -322,5 +327,22 @@ impl What<'_> {
                 command
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "Nothing" is a key that is free, and no confirmation asked for is one that is not needed.
+    #[test]
+    fn a_missing_answer_is_not_nothing() {
+        let none = || std::iter::empty();
+        assert_eq!(in_turn(none(), false), (Answer::Other, None));
+        assert_eq!(in_turn(none(), true), (Answer::Other, Some(Answer::Other)));
+        let one = || std::iter::once(Answer::Number(1));
+        assert_eq!(in_turn(one(), false), (Answer::Number(1), None));
+        let unconfirmed = (Answer::Number(1), Some(Answer::Other));
+        assert_eq!(in_turn(one(), true), unconfirmed);
     }
 }

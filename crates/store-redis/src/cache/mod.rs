@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use onlyonce_core::RecordId;
+use onlyonce_core::{RecordId, Response, State};
 use onlyonce_store::tiered::{Cache, Cached};
 use redis::{Cmd, Pipeline};
 use tokio::sync::{mpsc, oneshot};
@@ -214,7 +214,9 @@ impl Worker {
             Request::Get(id, _) => command.arg("GET").arg(key(id)),
             Request::Remove(id) => command.arg("DEL").arg(key(id)),
             Request::Put(id, cached) => {
-                let sealed = self.seal.close(id, cached);
+                // Most that are too large are known by their answer alone, and sealed in vain.
+                let may_fit = answer_bytes(cached) <= ROW_BYTES_MAX;
+                let sealed = may_fit.then(|| self.seal.close(id, cached)).flatten();
                 match sealed.filter(|sealed| sealed.len() <= ROW_BYTES_MAX) {
                     Some(sealed) => {
                         let set = command.arg("SET").arg(key(id)).arg(sealed);
@@ -299,5 +301,17 @@ impl Worker {
         if batch.iter().any(removes) {
             self.blindness.begin();
         }
+    }
+}
+
+/// How many bytes of a row are its answer's, headers left out.
+fn answer_bytes(cached: &Cached) -> usize {
+    let State::Completed { response, .. } = &cached.row.record.state else {
+        return 0;
+    };
+    match response {
+        Response::Plain(answer) => answer.body.len(),
+        Response::Sealed(sealed) => sealed.ciphertext.len(),
+        Response::Tombstone(_) => 0,
     }
 }
