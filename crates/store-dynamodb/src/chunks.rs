@@ -1,4 +1,4 @@
-//! Records that are larger than an item.
+//! Records that are larger than a row should be.
 //!
 //! Pieces are written first, under a token that nobody has seen. The row's own conditional write
 //! then refers to them, so they become visible with it, all at once or not at all. Whoever
@@ -24,8 +24,13 @@ use crate::item::{Chunks, ttl_seconds};
 use crate::store::DynamoStore;
 use crate::table::{Item, TTL, chunk_key, chunk_token, number};
 
+/// The largest record that stands in the row's own item. A retry is a conditional write that fails,
+/// and DynamoDB charges it by the size of the item in its way: a few replays of a large answer would
+/// use up its partition's 1,000 KB in a second, and throttle every other key there.
+pub(crate) const ROW_BYTES_MAX: usize = 32 * 1024;
+
 /// What fits into one item of 400 KiB beside its other attributes.
-pub(crate) const CHUNK_BYTES_MAX: usize = 390_000;
+const CHUNK_BYTES_MAX: usize = 390_000;
 
 /// Pieces under way at once.
 const CONCURRENCY: usize = 8;

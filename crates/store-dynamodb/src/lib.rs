@@ -2,7 +2,7 @@
 //!
 //! Every claim and every completion is one conditional `PutItem`. DynamoDB returns the item that
 //! stood in the way, so a loser learns the row it lost to in the same round trip. Reads are
-//! consistent. What is too large for one item is kept in pieces that become visible with the one
+//! consistent. What is too large for its row is kept in pieces that become visible with the one
 //! conditional write of the row.
 //!
 //! ```no_run
@@ -22,7 +22,7 @@
 //! | `connect.rs` | region, credentials, HTTP client |
 //! | `table.rs`, `migrate.rs` | the table's shape, made and checked |
 //! | `item.rs` | a record as an item |
-//! | `chunks.rs` | records larger than an item |
+//! | `chunks.rs` | large records, in pieces |
 //! | `call.rs` | one request: throttling, deadlines, and whether it may have written |
 //! | `clock.rs` | time, from DynamoDB's answers |
 //! | `store.rs`, `due.rs`, `list.rs` | the port |

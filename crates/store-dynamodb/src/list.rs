@@ -7,6 +7,7 @@
 use std::ops::RangeInclusive;
 
 use futures_util::future::try_join_all;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use onlyonce_core::RecordId;
 use onlyonce_store::{Cursor, Filter, ListStore, Listed, Page, StoreError};
 
@@ -17,6 +18,9 @@ use crate::table::{Item, RECORD_PARTITIONS, id_of, record_name, record_partition
 
 /// Partitions that are asked at once, at most.
 const LOOK_AHEAD_MAX: u8 = 16;
+
+/// Rows whose pieces are read at once.
+const ROWS_AT_ONCE: usize = 8;
 
 /// One answer of one partition.
 struct Part {
@@ -129,8 +133,12 @@ impl List<'_> {
     async fn take(&mut self, mut part: Part) -> Result<(), StoreError> {
         loop {
             let last = part.items.last().and_then(id_of);
-            for item in part.items {
-                self.add(item).await?;
+            let (store, filter) = (self.store, self.filter);
+            let mut rows = stream::iter(part.items)
+                .map(|item| read(store, filter, item))
+                .buffered(ROWS_AT_ONCE);
+            while let Some(listed) = rows.try_next().await? {
+                self.entries.extend(listed);
                 if self.is_full() {
                     return Ok(());
                 }
@@ -141,23 +149,25 @@ impl List<'_> {
             part = self.part(part.partition, last).await?;
         }
     }
+}
 
-    async fn add(&mut self, item: Item) -> Result<(), StoreError> {
-        // What has no id cannot be asked for, and was not written here.
-        let Some(id) = id_of(&item) else {
-            tracing::warn!(version = ?version_of(&item), "an item without an id is not listed");
-            return Ok(());
-        };
-        let row = match self.store.row(&id, item).await {
-            Ok(Some(row)) if self.filter.matches(&row.record) => Ok(row),
-            Err(error @ StoreError::Corrupt { .. }) if self.filter.matches_unreadable() => {
-                Err(error)
-            }
-            // Removed meanwhile, or of no interest.
-            Ok(_) | Err(StoreError::Corrupt { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        self.entries.push(Listed { id, row });
-        Ok(())
-    }
+/// The row of an item, unless it is of no interest.
+async fn read(
+    store: &DynamoStore,
+    filter: &Filter,
+    item: Item,
+) -> Result<Option<Listed>, StoreError> {
+    // What has no id cannot be asked for, and was not written here.
+    let Some(id) = id_of(&item) else {
+        tracing::warn!(version = ?version_of(&item), "an item without an id is not listed");
+        return Ok(None);
+    };
+    let row = match store.row(&id, item).await {
+        Ok(Some(row)) if filter.matches(&row.record) => Ok(row),
+        Err(error @ StoreError::Corrupt { .. }) if filter.matches_unreadable() => Err(error),
+        // Removed meanwhile, or of no interest.
+        Ok(_) | Err(StoreError::Corrupt { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(Listed { id, row }))
 }

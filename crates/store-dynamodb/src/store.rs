@@ -14,7 +14,7 @@ use onlyonce_store::{Row, Store, StoreError, StoreProfile, Swap, Version};
 use tokio::time::Instant;
 
 use crate::call::{Effect, Failure, call, random};
-use crate::chunks::CHUNK_BYTES_MAX;
+use crate::chunks::ROW_BYTES_MAX;
 use crate::connect::{Connection, connect};
 use crate::item::{Content, chunks_of, decode, encode, found, item, version_of};
 use crate::migrate::check;
@@ -134,7 +134,7 @@ impl DynamoStore {
         let bytes = Bytes::from(encode(id, record, self.options().record_bytes_max)?);
         let deadline = self.options().deadline;
         let until = Instant::now() + deadline;
-        if bytes.len() <= CHUNK_BYTES_MAX {
+        if bytes.len() <= ROW_BYTES_MAX {
             let item = self.item(id, record, version, Content::Whole(bytes));
             return self.put_item(expected, item, until).await;
         }

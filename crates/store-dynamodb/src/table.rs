@@ -3,7 +3,7 @@
 //! | `pk` | `sk` | what |
 //! |---|---|---|
 //! | `r#` and the id's first six bits | the id | a record |
-//! | `c#`, the id and a number | token | a piece of a record that is larger than an item |
+//! | `c#`, the id and a number | token | a piece of a large record |
 //! | `c#` and the id | token and number | the same, as earlier builds wrote it |
 //! | `meta` | `clock` | the latest time that was given out |
 //! | `meta` | `secret` | the deployment's hashing secret |

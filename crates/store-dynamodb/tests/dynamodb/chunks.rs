@@ -1,4 +1,4 @@
-//! Answers larger than an item: whole or not at all, and nothing left behind.
+//! Answers larger than a row should be: whole or not at all, and nothing left behind.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use crate::kit::Table;
 /// What a piece holds; see `CHUNK_BYTES_MAX`.
 const PIECE: usize = 390_000;
 
+/// What a row holds; see `ROW_BYTES_MAX`.
+const ROW: usize = 32 * 1024;
+
 /// At every size around a limit: one byte less, the limit itself, one byte more.
 #[tokio::test]
 async fn answers_of_every_size_around_a_piece_come_back() {
@@ -31,8 +34,11 @@ async fn answers_of_every_size_around_a_piece_come_back() {
     };
     let beside_the_body = codec::encode(&id(1), &sized(0)).unwrap().len();
     for (bytes, pieces) in [
-        (PIECE - 1, 0),
-        (PIECE, 0),
+        (ROW - 1, 0),
+        (ROW, 0),
+        (ROW + 1, 1),
+        (PIECE - 1, 1),
+        (PIECE, 1),
         (PIECE + 1, 2),
         (2 * PIECE - 1, 2),
         (2 * PIECE, 2),

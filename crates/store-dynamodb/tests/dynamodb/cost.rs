@@ -20,7 +20,7 @@ async fn a_claim_a_renewal_a_completion_and_a_removal_are_one_request_each() {
     let swap = store.swap(&id(1), Some(version), Some(&renewed)).await;
     let version = won(swap.unwrap());
     assert_eq!(front.seen(), ["PutItem"]);
-    let answer = completed(1, body(100_000));
+    let answer = completed(1, body(30_000));
     let version = won(store
         .swap(&id(1), Some(version), Some(&answer))
         .await
@@ -50,6 +50,24 @@ async fn the_time_costs_a_read_and_at_times_a_write() {
     let reads = seen.iter().filter(|seen| *seen == "GetItem").count();
     assert_eq!(reads, 50);
     assert!(seen.len() < 100, "{} requests", seen.len());
+}
+
+/// DynamoDB charges a write that fails by the size of the item in its way, and all keys of a
+/// partition share what it takes.
+#[tokio::test]
+async fn a_replay_of_a_large_answer_meets_a_small_item() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let store = table.open_through(front.address).await;
+    let answer = completed(1, body(300_000));
+    let _ = won(store.swap(&id(1), None, Some(&answer)).await.unwrap());
+    let row = &table.items("r#").await[0];
+    assert!(format!("{row:?}").len() < 2_000, "{row:?}");
+    front.seen();
+    let claim = executing(2, at(5_000));
+    let found = lost(store.swap(&id(1), None, Some(&claim)).await.unwrap());
+    assert_eq!(*found.unwrap().record, answer);
+    assert_eq!(front.seen(), ["PutItem", "GetItem"]);
 }
 
 /// Pieces go before the row, which is the last.
