@@ -221,9 +221,8 @@ impl Caller {
     }
 
     fn refused(&self, error: &ServerError, node: &Node, link: &Arc<Link>) -> Failure {
-        // It may have lost its role, and is looked at anew before it has it back.
         if matches!(error.code(), "READONLY" | "MOVED") {
-            node.discard(link);
+            node.distrust(link);
         }
         Failure::of_answer(error, node.address(), &self.options.layout)
     }

@@ -127,6 +127,24 @@ impl Node {
         }
     }
 
+    /// Lets go of every connection, after this one showed that the server may have lost its role: it
+    /// is looked at anew before it has it back. An answer from before the last time changes nothing.
+    pub(crate) fn distrust(&self, link: &Arc<Link>) {
+        let is_held = |slot: &Slot| {
+            let held = lock(&slot.link);
+            held.as_ref().is_some_and(|held| Arc::ptr_eq(held, link))
+        };
+        if self.slots.iter().any(is_held) {
+            self.let_go();
+        }
+    }
+
+    fn let_go(&self) {
+        for slot in &self.slots {
+            *lock(&slot.link) = None;
+        }
+    }
+
     async fn connect(&self, dialer: &Dialer, options: &RedisOptions) -> Result<Link, NoServer> {
         let link = dialer.dial(&self.address).await?;
         let asking = Settings::ask(&link, &self.address);
@@ -140,9 +158,7 @@ impl Node {
         let judgement = settings.judge(&self.address, options, at_rest_in);
         let judgement = judgement.inspect_err(|_| {
             // No other connection is any better, and what was seen before says nothing any more.
-            for slot in &self.slots {
-                *lock(&slot.link) = None;
-            }
+            self.let_go();
             if let Some(known) = known.as_mut() {
                 known.at_rest_in = None;
             }

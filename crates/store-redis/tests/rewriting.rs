@@ -6,10 +6,12 @@ mod common;
 
 use std::process::Command;
 
-use common::{claim, found, open, try_open};
+use common::{claim, found, open, patiently, try_open};
 use onlyonce_conformance::FaultProxy;
 use onlyonce_conformance::fault_proxy::{Fault, Plan};
 use onlyonce_conformance::servers::redis::{RedisServer, until};
+use onlyonce_conformance::suite::samples::id;
+use onlyonce_store::Store;
 
 /// Makes every rewrite last: 10 ms for each key, and there are [`KEYS`].
 const SLOW: (&str, &str) = ("rdb-key-save-delay", "10000");
@@ -58,6 +60,28 @@ async fn a_claim_on_a_replica_that_was_just_promoted_survives_a_crash() {
     replica.restart();
     replica.promote();
     assert!(found(&store, 1).await.is_some(), "acknowledged, and gone");
+}
+
+/// A primary that was a replica for a moment has copied everything anew. Connections from before must
+/// not be used as if nothing had happened.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_on_a_primary_that_was_a_replica_meanwhile_survives_a_crash() {
+    let mut server = RedisServer::with(&[SLOW]);
+    let other = RedisServer::start();
+    fill(&other);
+    let store = open(&server.url()).await;
+    for number in 1..8 {
+        claim(&store, number).await.expect("on every connection");
+    }
+    server.order(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    server.until_in_step();
+    let error = store.load(&id(1)).await.expect_err("it is a replica");
+    assert!(error.to_string().contains("read-only"), "{error}");
+    server.promote();
+    assert!(rewrites(&server), "the first rewrite is slow");
+    patiently(|| claim(&store, 9)).await;
+    server.restart();
+    assert!(found(&store, 9).await.is_some(), "acknowledged, and gone");
 }
 
 /// A running store does not fail while its server does what it does every day.
