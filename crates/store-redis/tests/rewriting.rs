@@ -13,8 +13,8 @@ use onlyonce_conformance::servers::redis::{RedisServer, until};
 use onlyonce_conformance::suite::samples::id;
 use onlyonce_store::Store;
 
-/// Makes every rewrite last: 10 ms for each key, and there are [`KEYS`].
-const SLOW: (&str, &str) = ("rdb-key-save-delay", "10000");
+/// Makes every rewrite last: 20 ms for each key, and there are [`KEYS`].
+const SLOW: (&str, &str) = ("rdb-key-save-delay", "20000");
 
 /// Makes a rewrite outlast its test.
 const ENDLESS: (&str, &str) = ("rdb-key-save-delay", "1000000");
