@@ -28,6 +28,7 @@ const KINDS = {
   resolved: "good",
   forgotten: "calm",
   lease_lost: "bad",
+  unreadable: "warn",
 };
 const kindOf = (what) => (Object.hasOwn(KINDS, what) ? KINDS[what] : "plain");
 

@@ -32,7 +32,8 @@ export const AUDIT_COLUMNS = [
     cell: (entry) => h("strong", { class: "who", title: String(entry.who) }, data(actor(entry.who).name)),
   },
   { title: "Said", class: "nowrap", cell: (entry) => data(actionName(entry.action)) },
-  { title: "Key", cell: (entry) => keyLink(entry.key) },
+  // An entry that cannot be read does not tell its key.
+  { title: "Key", cell: (entry) => (entry.key ? keyLink(entry.key) : "–") },
   { title: "Route", class: "route", cell: (entry) => data(entry.route) },
   { title: "Why", class: "wide why", cell: (entry) => data(entry.reason) },
   { title: "Outcome", cell: (entry) => outcomeBadge(entry.outcome) },
@@ -46,7 +47,9 @@ export function auditView(root, { query, signal }) {
     name: "Audit",
     id: (entry) => entry.id,
     columns: AUDIT_COLUMNS,
-    open: (entry) => (location.hash = keyHref(entry.key)),
+    open: (entry) => {
+      if (entry.key) location.hash = keyHref(entry.key);
+    },
     nothing: () =>
       empty("Nothing was changed by hand", "Every resolve, release and forget will be listed here with its reason."),
   });

@@ -30,6 +30,15 @@ impl Kind {
             .find(|kind| kind.as_str() == text)
     }
 
+    /// Whose the notes of a name are.
+    pub(crate) fn of(route: &RouteName) -> Self {
+        if *route == Self::Machine.route() {
+            Self::Machine
+        } else {
+            Self::Operator
+        }
+    }
+
     /// The name of its notes.
     pub(crate) fn route(self) -> RouteName {
         route(match self {
@@ -38,6 +47,9 @@ impl Kind {
         })
     }
 }
+
+/// What stands for everything that an entry would tell, if it could be read.
+pub(crate) const UNREADABLE: &str = "unreadable";
 
 /// What came of a change that is not yet known to have happened.
 pub(crate) const PENDING: &str = "pending";
@@ -85,7 +97,23 @@ impl Entry {
         }
     }
 
-    /// Reads one. Entries of a form that is not known are passed over.
+    /// In the place of one that cannot be read: that there is one, since when, and why not.
+    pub(crate) fn unreadable(source: Kind, at_ms: u64, why: &str) -> Self {
+        Self {
+            key: String::new(),
+            route: String::new(),
+            at_ms,
+            who: source.as_str().into(),
+            what: UNREADABLE.into(),
+            action: UNREADABLE.into(),
+            reason: why.to_owned(),
+            outcome: UNREADABLE.into(),
+            source,
+            execution: None,
+        }
+    }
+
+    /// Reads one, if its form is known.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }

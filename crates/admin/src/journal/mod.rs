@@ -5,11 +5,13 @@
 //! entry about a key in a period of [`PERIOD`] has an id that follows from the three; so a key's
 //! entries are found by counting from 0 until there is none, and of two who append at once one
 //! takes the next number. All entries of a period expire together, the retention after its end,
-//! so that counting never meets a gap. See
-//! `docs/decisions/0024-the-audit-trail-is-records.md`.
+//! so that counting never meets a gap. An entry that cannot be read, such as one whose encryption
+//! key is no longer configured, keeps its number: it hides nothing behind it, and stops nobody from
+//! deciding. See `docs/decisions/0024-the-audit-trail-is-records.md`.
 
 mod entry;
 mod feed;
+mod read;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,11 +19,10 @@ use std::time::Duration;
 
 use onlyonce_core::{RecordId, RouteName, Timestamp};
 use onlyonce_engine::{Engine, EngineError, Note};
-use onlyonce_store::{Cursor, Filter, ListStore, Store, StoreError, Version};
+use onlyonce_store::{ListStore, Store, StoreError, Version};
 use thiserror::Error;
 
-pub(crate) use entry::PENDING;
-pub(crate) use entry::{Entry, Kind};
+pub(crate) use entry::{Entry, Kind, PENDING, UNREADABLE};
 pub(crate) use feed::outcome;
 pub use feed::{Events, Feed, feed};
 
@@ -37,12 +38,6 @@ const MACHINE_ENTRIES_MAX: u32 = 64;
 
 /// How many there are in all; what is above the machine's share is for operators.
 const ENTRIES_MAX: u32 = 256;
-
-/// How many periods back a key's entries are looked for.
-const PERIODS_MAX: u64 = 64;
-
-/// How long one page of entries may take.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an entry was not written.
 #[derive(Debug, Error)]
@@ -115,7 +110,7 @@ impl<S: Store + ListStore> Journal<S> {
         while number < most {
             let (id, _) = self.place(&key, period, number);
             // Reading first: most entries but the first find their predecessors there.
-            if self.engine.read_note(&id).await?.is_none()
+            if self.is_free(&id).await?
                 && let Some(version) = self.engine.write_note(&id, None, &note).await?
             {
                 return Ok(Place { id, version });
@@ -123,6 +118,15 @@ impl<S: Store + ListStore> Journal<S> {
             number += 1;
         }
         Err(JournalError::Full)
+    }
+
+    /// Whether nothing is kept under an id, not even something that cannot be read.
+    async fn is_free(&self, id: &RecordId) -> Result<bool, EngineError> {
+        match self.engine.inspect(id).await {
+            Ok(row) => Ok(row.is_none()),
+            Err(EngineError::Store(StoreError::Corrupt { .. })) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes an entry again, with what came of it.
@@ -148,70 +152,6 @@ impl<S: Store + ListStore> Journal<S> {
         let (period, number) = (period.to_be_bytes(), number.to_be_bytes());
         self.engine
             .note_id(&[b"journal", key.as_bytes(), &period, &number])
-    }
-
-    /// The entries about a key, oldest first.
-    pub(crate) async fn of_key(&self, key: &RecordId) -> Result<Vec<Kept>, EngineError> {
-        let now = self.engine.now();
-        let kept_ms = u64::try_from(self.retention.as_millis()).unwrap_or(u64::MAX);
-        let back = (kept_ms / period_ms()).saturating_add(1).min(PERIODS_MAX);
-        let last = period(now);
-        let mut entries = Vec::new();
-        for period in last.saturating_sub(back)..=last {
-            self.of_period(key, period, &mut entries).await?;
-        }
-        entries.sort_by_key(|(_, entry)| entry.at_ms);
-        Ok(entries)
-    }
-
-    async fn of_period(
-        &self,
-        key: &RecordId,
-        period: u64,
-        entries: &mut Vec<Kept>,
-    ) -> Result<(), EngineError> {
-        for previous in [false, true] {
-            for number in 0..ENTRIES_MAX {
-                let (current, before) = self.place(key, period, number);
-                let id = if previous { before } else { Some(current) };
-                let Some(id) = id else { break };
-                let Some(kept) = self.engine.read_note(&id).await? else {
-                    break;
-                };
-                entries.extend(Entry::read(&kept.note.body).map(|entry| (id, entry)));
-            }
-        }
-        Ok(())
-    }
-
-    /// One page of entries of a kind, newest first within it.
-    pub(crate) async fn list(
-        &self,
-        kind: Kind,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<(Vec<Kept>, Option<Cursor>), EngineError> {
-        let filter = Filter {
-            route: Some(kind.route()),
-            ..Filter::default()
-        };
-        let page = self.engine.store().list(&filter, after, limit);
-        let page = tokio::time::timeout(PAGE_TIMEOUT, page).await;
-        let page = page.map_err(|_| StoreError::unavailable("no list in time"))??;
-        let mut entries = Vec::new();
-        for listed in page.entries {
-            // An entry that cannot be read is not shown; its row stays where it is.
-            let note = listed
-                .row
-                .ok()
-                .map(|row| self.engine.note_of(&listed.id, row));
-            if let Some(Ok(Some(kept))) = note {
-                let entry = Entry::read(&kept.note.body);
-                entries.extend(entry.map(|entry| (listed.id, entry)));
-            }
-        }
-        entries.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at_ms));
-        Ok((entries, page.next))
     }
 
     /// Marks a key as being changed by a request that writes its own entry.

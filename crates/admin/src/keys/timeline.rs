@@ -5,7 +5,7 @@ use onlyonce_core::{Record, RecordId, Response, State};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::journal::{Entry, Kind, PENDING};
+use crate::journal::{Entry, Kind, PENDING, UNREADABLE};
 use crate::stats::RecentEvent;
 
 /// Two reports of the same thing within this time are one.
@@ -75,6 +75,7 @@ pub(super) fn timeline(
 
 fn noted(entry: &Entry) -> Moment {
     let (what, detail) = match entry.source {
+        _ if entry.what == UNREADABLE => (entry.what.clone(), entry.reason.clone()),
         Kind::Machine => (entry.what.clone(), entry.reason.clone()),
         Kind::Operator => {
             let happened = ["settled", "rescheduled", PENDING].contains(&entry.outcome.as_str());

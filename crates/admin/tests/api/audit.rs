@@ -194,6 +194,81 @@ async fn entries_are_encrypted_where_answers_are() {
     assert_eq!(page["entries"][0]["reason"], "hunter2 said so");
 }
 
+/// A gateway with another key for writing, and without the one so far.
+async fn rotated(stage: Stage) -> Stage {
+    let store = stage.store.clone();
+    stage.admin.close().await;
+    let operators = onlyonce_admin::Operators::from_tokens(TOKENS).unwrap();
+    Stage::over(store, operators, Some(Keyring::new(2, [2; 32]))).await
+}
+
+/// Dead letters wait for ever, keys for encryption do not. What can no longer be read about a key
+/// must not keep a person from looking at it and deciding.
+#[tokio::test]
+async fn without_the_key_of_older_entries_a_dead_letter_is_shown_and_decided() {
+    let operators = onlyonce_admin::Operators::from_tokens(TOKENS).unwrap();
+    let stage = Stage::with(operators, Some(Keyring::new(1, [1; 32]))).await;
+    let mut ids = Vec::new();
+    for key in ["a", "b", "c", "d"] {
+        let id = stage.dead_letter(key).await;
+        stage.entries(&id, 1).await;
+        ids.push(id);
+    }
+    let stage = rotated(stage).await;
+    let changes = [
+        json!({ "action": "released", "reason": "no such charge" }),
+        json!({ "action": "completed", "reason": "it happened" }),
+        json!({ "action": "completed", "reason": "it happened", "response": { "status": 201 } }),
+        json!({ "action": "ask_again", "reason": "the provider is back" }),
+    ];
+    for (id, change) in ids.iter().zip(changes) {
+        let shown = stage
+            .get(&format!("/api/v1/keys/{id}"), READER)
+            .await
+            .json();
+        let timeline = shown["timeline"].as_array().unwrap();
+        let unreadable = timeline.iter().find(|m| m["what"] == "unreadable").unwrap();
+        let why = unreadable["detail"].as_str().unwrap();
+        assert!(why.contains("encrypted under key 1"), "{why}");
+        let reason = change["reason"].clone();
+        stage.resolve(id, change).await.json();
+        let entries = stage.entries(id, 2).await;
+        assert_eq!(entries.len(), 2);
+        let told = entries.iter().find(|entry| entry["reason"] == reason);
+        assert!(told.is_some(), "{entries:?}");
+        let kept = entries.iter().find(|entry| entry["source"] == "machine");
+        assert_eq!(kept.unwrap()["key"], id.to_string());
+    }
+}
+
+/// An audit trail that cannot be read is not an empty one.
+#[tokio::test]
+async fn entries_that_cannot_be_read_are_listed_as_such() {
+    let operators = onlyonce_admin::Operators::from_tokens(TOKENS).unwrap();
+    let stage = Stage::with(operators, Some(Keyring::new(1, [1; 32]))).await;
+    let id = stage.dead_letter("a").await;
+    let body = json!({ "action": "released", "reason": "hunter2 said so" });
+    stage.resolve(&id, body).await.json();
+    let told = stage.get("/api/v1/audit", READER).await.json();
+    let stage = rotated(stage).await;
+    for path in [
+        "/api/v1/audit".to_owned(),
+        format!("/api/v1/audit?key={id}&source=operator"),
+    ] {
+        let page = stage.get(&path, READER).await.json();
+        let entries = page["entries"].as_array().unwrap();
+        assert_eq!(entries.len(), 1, "{page}");
+        let entry = &entries[0];
+        for field in ["id", "at_ms", "source"] {
+            assert_eq!(entry[field], told["entries"][0][field], "{field}");
+        }
+        assert_eq!(entry["action"], "unreadable");
+        assert_eq!(entry["outcome"], "unreadable");
+        let why = entry["reason"].as_str().unwrap();
+        assert!(why.contains("encrypted under key 1"), "{why}");
+    }
+}
+
 /// Nobody waits for the journal: what the store will not take is counted.
 #[tokio::test(start_paused = true)]
 async fn events_that_cannot_be_written_are_counted() {

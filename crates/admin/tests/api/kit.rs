@@ -166,6 +166,11 @@ impl Stage {
             rows: MemoryStore::new(),
             faults: Arc::default(),
         };
+        Self::over(store, operators, ring).await
+    }
+
+    /// Over a store that may have something in it.
+    pub(crate) async fn over(store: Shaky, operators: Operators, ring: Option<Keyring>) -> Self {
         let (feed, events) = feed();
         let stats = Stats::new("memory");
         let mut builder = Engine::builder(store.clone())
