@@ -171,6 +171,16 @@ impl Checker<'_> {
                     ),
                 );
             }
+            if *range.start() < 400 && *range.end() >= 300 {
+                self.warn(
+                    &key("statuses"),
+                    format!(
+                        "a redirect may lead to what was made (303); one that is \"{}\" is \
+                         forgotten, and its retry runs again",
+                        settle.as_str()
+                    ),
+                );
+            }
             if *range.end() >= 500
                 && route.upstream == UpstreamKind::Opaque
                 && *range != (503..=503)
@@ -202,26 +212,7 @@ impl Checker<'_> {
                  answer, as if it had been executed; write `compare = \"payload\"`",
             );
         }
-        let statuses = route.statuses.table(profile.table(Statuses::default()));
-        // A 503 says that nothing was done. What the route itself says about a status is not the
-        // profile's choice.
-        let is_said = |status: u16| {
-            let mut said = route.statuses.iter();
-            said.any(|(range, _)| range.contains(&status))
-        };
-        let reruns = (500..=599)
-            .filter(|status| *status != 503 && !is_said(*status))
-            .any(|status| FORGOTTEN.contains(&statuses.of(status)));
-        if reruns && route.upstream == UpstreamKind::Opaque {
-            self.warn(
-                &key("profile"),
-                format!(
-                    "with \"{name}\" a request runs again after a server error, and its effect may \
-                     have happened: write `statuses = {{ \"5xx\" = \"unknown\" }}` unless a 5xx of \
-                     this API means that nothing did"
-                ),
-            );
-        }
+        self.forgotten_by_profile(route, key);
         if profile.trusts_callers() && self.config.principal.source == Source::Authorization {
             self.warn(
                 &key("profile"),
@@ -229,6 +220,40 @@ impl Checker<'_> {
                     "with \"{name}\" callers differ by their access key id alone, which is not \
                      verified here: whoever knows an id, a token and the payload gets the stored \
                      response"
+                ),
+            );
+        }
+    }
+
+    /// Which answers a profile forgets, so that their retries run again.
+    fn forgotten_by_profile(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
+        let (name, profile) = (route.profile.name(), route.profile.profile());
+        let statuses = route.statuses.table(profile.table(Statuses::default()));
+        // What the route itself says about a status is not the profile's choice.
+        let is_said = |status: u16| {
+            let mut said = route.statuses.iter();
+            said.any(|(range, _)| range.contains(&status))
+        };
+        let is_forgotten =
+            |status: u16| !is_said(status) && FORGOTTEN.contains(&statuses.of(status));
+        if (200..=399).any(is_forgotten) {
+            self.warn(
+                &key("profile"),
+                format!(
+                    "with \"{name}\" a success or a redirect is forgotten, and its retry runs again: \
+                     leave 2xx and 3xx out of the profile's `statuses`"
+                ),
+            );
+        }
+        // A 503 says that nothing was done.
+        let reruns = (500..=599).any(|status| status != 503 && is_forgotten(status));
+        if reruns && route.upstream == UpstreamKind::Opaque {
+            self.warn(
+                &key("profile"),
+                format!(
+                    "with \"{name}\" a request runs again after a server error, and its effect may \
+                     have happened: write `statuses = {{ \"5xx\" = \"unknown\" }}` unless a 5xx of \
+                     this API means that nothing did"
                 ),
             );
         }

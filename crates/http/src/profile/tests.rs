@@ -17,6 +17,18 @@ fn every_preset_can_be_read() {
     assert!(Profile::preset("nobody").is_none());
 }
 
+/// A redirect may lead to what was made. A preset that forgets it makes it twice.
+#[test]
+fn no_preset_forgets_a_success_or_a_redirect() {
+    for name in Profile::presets() {
+        let statuses = Profile::preset(name).unwrap();
+        let statuses = statuses.table(crate::Statuses::default());
+        for status in 200..=399 {
+            assert_eq!(statuses.of(status), Settle::Completed, "{name}: {status}");
+        }
+    }
+}
+
 #[test]
 fn an_extension_changes_single_lines() {
     let text = "extends = \"stripe\"\nretention = \"7d\"\n[statuses]\n\"5xx\" = \"unknown\"\n";
