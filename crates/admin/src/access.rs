@@ -2,20 +2,24 @@
 //!
 //! With a file of tokens everybody must show one. Without, only those may ask who reach the
 //! loopback interface, and then the request itself must prove that no web page is behind it: its
-//! `Host` must name this machine (a page whose name was pointed here shows its own), and a change
-//! must not come from a foreign `Origin`.
+//! `Host` must name this machine (a page whose name was pointed here shows its own), and neither
+//! its `Origin` nor its `Sec-Fetch-Site` may be another's. This is so for reading, too: a page that
+//! cannot see the answer could still make this process work for it.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, Method, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 
 use crate::problem::{Code, Problem};
+
+/// Where a browser says whose page made it ask: `none` if a person did.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Shorter tokens could be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
@@ -256,8 +260,7 @@ fn by_place(request: &Parts) -> Result<Operator, Problem> {
              loopback address",
         ));
     };
-    let reads = matches!(request.method, Method::GET | Method::HEAD);
-    if !reads && is_foreign(&request.headers, host) {
+    if is_foreign(&request.headers, host) {
         return Err(Code::Forbidden.because("the request comes from another site's page"));
     }
     Ok(Operator {
@@ -304,8 +307,14 @@ fn is_port(text: &str) -> bool {
         .is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
-/// Whether a page of another origin sent it. Programs send no `Origin` at all.
+/// Whether a page of another origin sent it. Programs say nothing of either kind; browsers leave
+/// out the `Origin` of a plain GET.
 fn is_foreign(headers: &HeaderMap, host: &str) -> bool {
+    let site = only(headers, &SEC_FETCH_SITE);
+    let is_own = matches!(site, Some("same-origin" | "none"));
+    if headers.contains_key(&SEC_FETCH_SITE) && !is_own {
+        return true;
+    }
     if !headers.contains_key(header::ORIGIN) {
         return false;
     }

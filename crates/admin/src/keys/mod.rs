@@ -4,6 +4,7 @@
 //! Notes of the operators' own are rows of the same store. They are no keys: none of these shows
 //! or changes one.
 
+mod page;
 mod resolve;
 mod timeline;
 mod view;
@@ -17,7 +18,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::Uri;
 use onlyonce_core::{PrincipalDigest, Record, RecordId, RouteName, StateKind, Timestamp};
 use onlyonce_engine::EngineError;
-use onlyonce_store::{Cursor, Filter, ListStore, Listed, Store, StoreError};
+use onlyonce_store::{Cursor, Filter, ListStore, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::admin::Shared;
@@ -27,11 +28,8 @@ use crate::problem::{Code, Problem};
 use crate::{Operator, Right};
 pub(crate) use resolve::resolve;
 
-/// How many pages of the store make up one page here at most, when most rows are notes.
-const PAGES_MAX: usize = 16;
-
-/// How long one page of the store may take.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long looking for the beginning of an id may take.
+const PREFIX_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The fewest digits that may stand for a whole id.
 const PREFIX_DIGITS_MIN: usize = 8;
@@ -92,35 +90,12 @@ pub(crate) async fn dead_letters<S: Store + ListStore>(
 async fn page<S: Store + ListStore>(
     shared: &Shared<S>,
     filter: Filter,
-    mut after: Option<Cursor>,
-    limit: usize,
-) -> Result<Json<Value>, Problem> {
-    let mut keys = Vec::new();
-    for _ in 0..PAGES_MAX {
-        let page = rows(shared, &filter, after, limit - keys.len()).await?;
-        after = page.1;
-        keys.extend(page.0.into_iter().filter_map(|listed| {
-            let seen = listed.row.map(|row| *row.record);
-            (!is_note(&seen)).then(|| view::key(&listed.id, &seen))
-        }));
-        if after.is_none() || keys.len() >= limit {
-            break;
-        }
-    }
-    let next = after.map(|Cursor(id)| id.to_string());
-    Ok(Json(json!({ "keys": keys, "next": next })))
-}
-
-async fn rows<S: Store + ListStore>(
-    shared: &Shared<S>,
-    filter: &Filter,
     after: Option<Cursor>,
     limit: usize,
-) -> Result<(Vec<Listed>, Option<Cursor>), Problem> {
-    let page = shared.engine.store().list(filter, after, limit);
-    let page = tokio::time::timeout(PAGE_TIMEOUT, page).await;
-    let page = page.map_err(|_| StoreError::unavailable("no list in time"))??;
-    Ok((page.entries, page.next))
+) -> Result<Json<Value>, Problem> {
+    let found = page::page(shared.engine.store(), &filter, after, limit).await?;
+    let next = found.after.map(|Cursor(id)| id.to_string());
+    Ok(Json(json!({ "keys": found.keys, "next": next })))
 }
 
 fn is_note(seen: &Seen) -> bool {
@@ -188,8 +163,11 @@ async fn meant<S: Store + ListStore>(
         return Err(Code::InvalidRequest.because(wrong));
     };
     let digits = digits.to_ascii_lowercase();
-    let (listed, _) = rows(shared, &Filter::default(), before(first), PREFIX_ROWS).await?;
-    let keys = listed.into_iter().filter(|listed| {
+    let all = Filter::default();
+    let listed = shared.engine.store().list(&all, before(first), PREFIX_ROWS);
+    let listed = tokio::time::timeout(PREFIX_TIMEOUT, listed).await;
+    let listed = listed.map_err(|_| StoreError::unavailable("no list in time"))??;
+    let keys = listed.entries.into_iter().filter(|listed| {
         let note = listed
             .row
             .as_ref()

@@ -184,6 +184,35 @@ async fn without_tokens_a_foreign_page_changes_nothing() {
     answer.assert_problem(400, "invalid_request");
 }
 
+/// Nor does it make the gateway read its store for it, over and over, by a picture or a script that
+/// is loaded from here.
+#[tokio::test]
+async fn without_tokens_a_foreign_page_reads_nothing() {
+    let stage = Stage::local().await;
+    let host = Some("localhost:8081");
+    for (name, value, is_foreign) in [
+        ("sec-fetch-site", "same-origin", false),
+        ("sec-fetch-site", "none", false),
+        ("sec-fetch-site", "cross-site", true),
+        ("sec-fetch-site", "same-site", true),
+        ("sec-fetch-site", "none, cross-site", true),
+        ("origin", "http://localhost:8081", false),
+        ("origin", "http://evil.example", true),
+        ("origin", "null", true),
+    ] {
+        for path in ["/api/v1/keys?limit=500", "/metrics"] {
+            let mut asked = from(host, None, "GET", path);
+            asked.headers_mut().insert(name, value.parse().unwrap());
+            let answer = stage.ask(asked).await;
+            if is_foreign {
+                answer.assert_problem(403, "forbidden");
+            } else {
+                assert_eq!(answer.status, 200, "{name}: {value}, {path}");
+            }
+        }
+    }
+}
+
 /// Also on refusals: a page that frames the dashboard, or reads an answer as a script, gets
 /// nowhere.
 #[tokio::test]

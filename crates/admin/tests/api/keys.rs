@@ -1,8 +1,10 @@
 //! Keys as operators see them.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
-use onlyonce_core::{Keyring, Response, RouteName, State};
+use axum::body::Bytes;
+use onlyonce_core::{Keyring, Record, Response, RouteName, State, StoredResponse};
 use onlyonce_engine::Reply;
 use serde_json::{Value, json};
 
@@ -63,6 +65,21 @@ async fn keys_are_listed_by_what_they_have_in_common() {
     assert_eq!(letters["keys"][0]["unknown"]["attempts"], 3);
 }
 
+/// The ids on every page of a list, and how many there are on each.
+async fn all_pages(stage: &Stage, query: &str) -> (Vec<String>, Vec<usize>) {
+    let (mut found, mut after, mut sizes) = (Vec::new(), String::new(), Vec::new());
+    loop {
+        let path = format!("/api/v1/keys?{query}&after={after}");
+        let page = stage.get(&path, READER).await.json();
+        sizes.push(ids(&page).len());
+        found.extend(ids(&page));
+        match page["next"].as_str() {
+            Some(next) => next.clone_into(&mut after),
+            None => return (found, sizes),
+        }
+    }
+}
+
 /// A row that is on two pages is counted twice, and one on none is a payment nobody looks at.
 #[tokio::test]
 async fn every_key_is_on_one_page_and_no_note_is_on_any() {
@@ -73,20 +90,53 @@ async fn every_key_is_on_one_page_and_no_note_is_on_any() {
         stage.entries(&id, 1).await;
         expected.insert(id.to_string());
     }
-    let (mut found, mut after, mut pages) = (Vec::new(), String::new(), 0);
-    loop {
-        let path = format!("/api/v1/keys?limit=4&after={after}");
-        let page = stage.get(&path, READER).await.json();
-        found.extend(ids(&page));
-        pages += 1;
-        match page["next"].as_str() {
-            Some(next) => next.clone_into(&mut after),
-            None => break,
-        }
-    }
+    let (found, sizes) = all_pages(&stage, "limit=4").await;
     assert_eq!(found.len(), 25);
     assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
-    assert!(pages >= 7, "{pages}");
+    assert!(sizes.len() >= 7, "{sizes:?}");
+}
+
+/// A list shows no answers, so large ones must not fill the memory: they are read a few at a time,
+/// and so many at most for one page.
+#[tokio::test]
+async fn large_answers_make_short_pages_that_go_on() {
+    const MIB: usize = 1024 * 1024;
+    let stage = Stage::start().await;
+    let body = Bytes::from(vec![b'x'; 16 * MIB]);
+    let mut expected = BTreeSet::new();
+    for number in 0..12 {
+        let id = stage.completed(&format!("k{number}")).await;
+        let large = |record: &mut Record| {
+            let State::Completed { response, .. } = &mut record.state else {
+                panic!("{record:?}");
+            };
+            *response = Response::Plain(StoredResponse::from_bytes(body.clone()));
+        };
+        stage.put(&id, large).await;
+        expected.insert(id.to_string());
+    }
+    let (found, sizes) = all_pages(&stage, "limit=500").await;
+    assert_eq!(found.len(), 12);
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    assert!(sizes.len() >= 3, "{sizes:?}");
+    let most = stage.store.listed_bytes_max.load(Ordering::SeqCst);
+    assert!(most <= 64 * MIB, "{most} at once");
+}
+
+/// A store that looks for a match for too long does not say how far it came. The page then ends
+/// somewhere else, and the next one goes on there: nobody is left without a list.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_too_long_goes_on_from_page_to_page() {
+    let stage = Stage::start().await;
+    for number in 0..20 {
+        stage.completed(&format!("done{number}")).await;
+    }
+    let letter = stage.dead_letter("a").await;
+    stage.store.faults.filters.store(true, Ordering::SeqCst);
+    let (found, _) = all_pages(&stage, "state=dead_letter&limit=500").await;
+    assert_eq!(found, [letter.to_string()]);
+    let (found, sizes) = all_pages(&stage, "route=payments&limit=6").await;
+    assert_eq!((found.len(), sizes), (21, vec![6, 6, 6, 3]));
 }
 
 #[tokio::test]

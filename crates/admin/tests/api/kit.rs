@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -10,7 +10,8 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, Request};
 use onlyonce_admin::{Admin, AdminOptions, Finder, KeyQuery, Operators, Stats, Watch, feed};
 use onlyonce_core::{
-    HeaderBlock, Keyring, Record, RecordId, State, StoredResponse, Timestamp, UnknownReason,
+    HeaderBlock, Keyring, Record, RecordId, Response, State, StoredResponse, Timestamp,
+    UnknownReason,
 };
 use onlyonce_engine::{Engine, EngineConfig, Finished, Reply};
 use onlyonce_store::{
@@ -41,6 +42,8 @@ pub(crate) struct Faults {
     pub(crate) amends: AtomicBool,
     /// Every write of a key, without a word about whether it happened.
     pub(crate) keys: AtomicBool,
+    /// Every list with a condition: it never ends.
+    pub(crate) filters: AtomicBool,
 }
 
 /// The memory store, with faults.
@@ -48,6 +51,8 @@ pub(crate) struct Faults {
 pub(crate) struct Shaky {
     pub(crate) rows: MemoryStore,
     pub(crate) faults: Arc<Faults>,
+    /// The most bytes of stored bodies that one list gave.
+    pub(crate) listed_bytes_max: Arc<AtomicUsize>,
 }
 
 impl Shaky {
@@ -107,7 +112,26 @@ impl ListStore for Shaky {
         limit: usize,
     ) -> Result<Page, StoreError> {
         self.check(&self.faults.all)?;
-        self.rows.list(filter, after, limit).await
+        if *filter != Filter::default() && self.faults.filters.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let page = self.rows.list(filter, after, limit).await?;
+        let rows = page
+            .entries
+            .iter()
+            .filter_map(|entry| entry.row.as_ref().ok());
+        let bodies = rows.filter_map(|row| {
+            let State::Completed { response, .. } = &row.record.state else {
+                return None;
+            };
+            let Response::Plain(stored) = response else {
+                return None;
+            };
+            Some(stored.body.len())
+        });
+        self.listed_bytes_max
+            .fetch_max(bodies.sum(), Ordering::SeqCst);
+        Ok(page)
     }
 }
 
@@ -165,6 +189,7 @@ impl Stage {
         let store = Shaky {
             rows: MemoryStore::new(),
             faults: Arc::default(),
+            listed_bytes_max: Arc::default(),
         };
         Self::over(store, operators, ring).await
     }
