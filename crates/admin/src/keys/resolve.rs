@@ -49,6 +49,10 @@ const NOT_STORED: [&str; 13] = [
     "upgrade",
 ];
 
+/// Statuses that are never stored of an upstream's response either: partial, conditional, too
+/// early.
+const NOT_ANSWERS: [u16; 3] = [206, 304, 425];
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -253,6 +257,13 @@ fn understood(asked: Asked) -> Result<(Fence, Resolution, String), Problem> {
 fn response(given: Given) -> Result<StoredResponse, Problem> {
     if !(200..=599).contains(&given.status) {
         return invalid("`status` is from 200 to 599");
+    }
+    if NOT_ANSWERS.contains(&given.status) {
+        return invalid(format!(
+            "`status` {} is about part of an answer, an earlier one, or none: give the status of \
+             the whole answer, or no `response`",
+            given.status
+        ));
     }
     let mut lines = Vec::new();
     for (name, value) in &given.headers {

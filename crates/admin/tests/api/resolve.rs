@@ -55,6 +55,22 @@ async fn completed_without_a_response_is_never_run_again() {
     assert_eq!(shown["response"]["reason"], "resolved_without_response");
 }
 
+/// What is never stored of an upstream's answer is not taken from an operator: every retry would get
+/// a part of an answer, or be told to use one that it does not have.
+#[tokio::test]
+async fn partial_and_conditional_answers_are_not_taken() {
+    let stage = Stage::start().await;
+    let id = stage.dead_letter("a").await;
+    for status in [199, 206, 304, 425, 600] {
+        let body = json!({ "action": "completed", "reason": "it happened",
+            "response": { "status": status } });
+        let answer = stage.resolve(&id, body).await;
+        answer.assert_problem(400, "invalid_request");
+        assert!(answer.text().contains("`status`"), "{}", answer.text());
+    }
+    assert_eq!(state(&stage, &id).await, Some(StateKind::DeadLetter));
+}
+
 #[tokio::test]
 async fn released_runs_again_forgotten_is_gone_and_ask_again_is_due() {
     let stage = Stage::start().await;
