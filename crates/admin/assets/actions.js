@@ -46,15 +46,32 @@ const ACTIONS = {
   },
 };
 
+/** Whether anything was changed is for the server to say. Without a word of it, the key has to be looked at. */
+const UNSURE = "Whether it was changed is not known. Look at the key before you decide again.";
+
 /** What a refusal means for the person who reads it. */
 const MEANINGS = {
-  stale: "What you saw is no longer true. Nothing was changed.",
-  in_flight: "The request is being executed right now. Wait for its end. Nothing was changed.",
-  not_allowed: "A key whose outcome is settled keeps it. Nothing was changed.",
+  stale: "What you saw is no longer true.",
+  in_flight: "The request is being executed right now. Wait for its end.",
+  not_allowed: "A key whose outcome is settled keeps it.",
   not_found: "The record is gone: it expired, or somebody else has forgotten it.",
   forbidden: "Your token may not change anything.",
-  store_unavailable: "The change could not be written down first, so nothing was changed.",
+  network: UNSURE,
+  timeout: UNSURE,
+  garbled: UNSURE,
 };
+
+/** After these the key may be in another state than the one that is shown. */
+const LOOK_AGAIN = [
+  "stale",
+  "in_flight",
+  "not_allowed",
+  "not_found",
+  "store_unavailable",
+  "network",
+  "timeout",
+  "garbled",
+];
 
 /** Which actions a state offers. */
 export function actionsFor(state) {
@@ -136,7 +153,7 @@ function actionForm(key, name, action, close, settled) {
       const body = { execution: key.execution, action: name, reason: why.value.trim(), response: given.response };
       const answer = await post(`/keys/${encodeURIComponent(key.id)}/resolve`, body);
       close();
-      toast(action.done);
+      toast(answer.key?.unreadable ? `${action.done} The key could not be read afterwards.` : action.done);
       settled(answer);
     } catch (error) {
       fill(
@@ -157,7 +174,7 @@ function refusal(error, reload) {
   const meaning = Object.hasOwn(MEANINGS, error.code) ? MEANINGS[error.code] : null;
   const notice = errorNotice(error);
   if (meaning) notice.querySelector(".grow").append(h("p", null, meaning));
-  if (["stale", "in_flight", "not_allowed", "not_found"].includes(error.code)) {
+  if (LOOK_AGAIN.includes(error.code)) {
     notice.append(h("button", { class: "btn small", type: "button", onclick: reload }, "Show the present state"));
   }
   return notice;
@@ -193,7 +210,7 @@ function confirmation(key, action) {
 function responseFields() {
   const status = h("input", {
     type: "number",
-    min: "100",
+    min: "200",
     max: "599",
     value: "200",
     name: "status",

@@ -5,19 +5,20 @@ import { empty, errorNotice, loading } from "./ui.js";
 
 /**
  * `columns`: `{ title, class, cell(row) }`. `open(row)` is what Enter does. `nothing`: the empty state.
- * Returns the element with `show(rows)`, `fail(error, again)` and `wait()`.
+ * Returns the element with `show(rows, next)`, `fail(error, again)` and `wait()`. With a `next` page, a list without
+ * rows is not known to be empty.
  */
 export function list({ name, columns, id, open, nothing }) {
   const element = h("div", { class: "list" });
   let shown = null;
 
-  function show(rows) {
-    const now = JSON.stringify(rows);
+  function show(rows, next) {
+    const now = JSON.stringify([rows, rows.length === 0 && Boolean(next)]);
     if (now === shown) return;
     shown = now;
     const focused = element.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.row : null;
     if (rows.length === 0) {
-      fill(element, nothing());
+      fill(element, next ? nothingSoFar() : nothing());
       return;
     }
     const body = h("tbody", null, rows.map(row));
@@ -62,6 +63,10 @@ export const noMatch = () =>
     "No key has these properties. Widen the filter, or wait: the store forgets settled keys after their retention.",
   );
 
+/** The words of a page without rows that is not the last. */
+const nothingSoFar = () =>
+  empty("Nothing so far", "There is nothing on this page, and the search is not at its end. Go on with “More”.");
+
 /** Moves the focus by one row, in the list of the view. */
 export function walk(step) {
   const rows = [...document.querySelectorAll("#view .table tbody tr")];
@@ -74,15 +79,18 @@ export function walk(step) {
   return true;
 }
 
-/** Pages by cursor: older with what the server gave, newer with what was seen. */
+/**
+ * Pages by cursor: on with what the server gave, back with what was seen. They are in the order of ids, which says
+ * nothing about time.
+ */
 export function pager(load) {
   let stack = [];
   let after = null;
   let next = null;
-  const newer = h("button", { class: "btn", type: "button", onclick: () => go(stack.pop() ?? null) }, "Newer");
-  const older = h("button", { class: "btn", type: "button", onclick: forward }, "Older");
+  const back = h("button", { class: "btn", type: "button", onclick: () => go(stack.pop() ?? null) }, "Back");
+  const more = h("button", { class: "btn", type: "button", onclick: forward }, "More");
   const where = h("span", { class: "muted" });
-  const element = h("nav", { class: "pager", "aria-label": "Pages", hidden: true }, newer, where, older);
+  const element = h("nav", { class: "pager", "aria-label": "Pages", hidden: true }, back, where, more);
 
   function forward() {
     stack.push(after);
@@ -103,8 +111,8 @@ export function pager(load) {
     },
     took: (cursor) => {
       next = cursor ?? null;
-      newer.disabled = stack.length === 0;
-      older.disabled = next === null;
+      back.disabled = stack.length === 0;
+      more.disabled = next === null;
       where.textContent = `Page ${stack.length + 1}`;
       element.hidden = stack.length === 0 && next === null;
     },

@@ -56,7 +56,10 @@ export function auditView(root, { query, signal }) {
   const trouble = h("div");
   const scope = only ? h("a", { class: "chip", href: "#/audit", title: "Show all" }, `Key ${short(only)}`, " ×") : null;
   root.append(
-    viewHead("Audit", "Every change by a person is written here before it is made."),
+    viewHead(
+      "Audit",
+      "Every change by a person is written here before it is made. Newest first on each page; a later page may have newer entries.",
+    ),
     scope ?? "",
     trouble,
     h("section", { class: "card flush" }, table),
@@ -67,7 +70,7 @@ export function auditView(root, { query, signal }) {
     async () => {
       const answer = await get(withQuery("/audit", { key: only, limit: PAGE, after: pages.after() }), signal);
       trouble.replaceChildren();
-      table.show(answer.entries);
+      table.show(answer.entries, answer.next);
       pages.took(answer.next);
       shown = true;
     },

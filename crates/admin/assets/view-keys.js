@@ -80,7 +80,7 @@ export function keysView(root, { query, signal }) {
     async () => {
       const answer = await get(withQuery("/keys", { ...parameters(query), limit: PAGE, after: pages.after() }), signal);
       trouble.replaceChildren();
-      table.show(answer.keys);
+      table.show(answer.keys, answer.next);
       pages.took(answer.next);
       shown = true;
     },

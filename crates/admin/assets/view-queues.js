@@ -91,7 +91,7 @@ function queue(root, { signal }, about) {
       const path = withQuery(about.path, { ...about.parameters, limit: PAGE, after: pages.after() });
       const answer = await get(path, signal);
       trouble.replaceChildren();
-      table.show(answer.keys);
+      table.show(answer.keys, answer.next);
       pages.took(answer.next);
       shown = true;
     },

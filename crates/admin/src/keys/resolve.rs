@@ -154,8 +154,9 @@ impl Change {
         }
         let key = match shared.engine.inspect(&self.id).await {
             Ok(Some(record)) => view::key(&self.id, &Ok(record)),
-            // It is done; that it cannot be shown is another matter.
-            Ok(None) | Err(_) => Value::Null,
+            Ok(None) => Value::Null,
+            // It is done; that it cannot be shown is another matter, and not that it is gone.
+            Err(error) => view::unreadable(&self.id, &error.to_string()),
         };
         Ok(json!({ "decision": outcome(decision), "key": key }))
     }

@@ -35,7 +35,8 @@ pub(super) fn key(id: &RecordId, seen: &Seen) -> Value {
     })
 }
 
-fn unreadable(id: &RecordId, reason: &str) -> Value {
+/// A key that cannot be shown, and why not.
+pub(super) fn unreadable(id: &RecordId, reason: &str) -> Value {
     json!({
         "id": id.to_string(),
         "state": "unreadable",

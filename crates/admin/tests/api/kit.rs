@@ -42,6 +42,10 @@ pub(crate) struct Faults {
     pub(crate) amends: AtomicBool,
     /// Every write of a key, without a word about whether it happened.
     pub(crate) keys: AtomicBool,
+    /// Every look at a row, once a key was written.
+    pub(crate) looks_after: AtomicBool,
+    /// Every look at a row.
+    looks: AtomicBool,
     /// Every list with a condition: it never ends.
     pub(crate) filters: AtomicBool,
 }
@@ -70,7 +74,7 @@ impl Store for Shaky {
     }
 
     async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
-        self.check(&self.faults.all)?;
+        self.check(&self.faults.looks)?;
         self.rows.load(id).await
     }
 
@@ -87,7 +91,11 @@ impl Store for Shaky {
             (false, _) => &self.faults.keys,
         };
         self.check(fault)?;
-        self.rows.swap(id, expected, next).await
+        let swap = self.rows.swap(id, expected, next).await;
+        if !note && self.faults.looks_after.load(Ordering::SeqCst) {
+            self.faults.looks.store(true, Ordering::SeqCst);
+        }
+        swap
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordId>, StoreError> {

@@ -1,5 +1,7 @@
 //! What operators decide about keys, and what they may not.
 
+use std::sync::atomic::Ordering;
+
 use onlyonce_core::{Fence, Response, State, StateKind, TombstoneReason, Verdict};
 use onlyonce_engine::{Finished, Reply};
 use serde_json::{Value, json};
@@ -53,6 +55,23 @@ async fn completed_without_a_response_is_never_run_again() {
         .json();
     assert_eq!(shown["response"]["kind"], "tombstone");
     assert_eq!(shown["response"]["reason"], "resolved_without_response");
+}
+
+/// The change was made, and then the store went away. A key that is not shown must not look like one
+/// that is gone: its operator would let the charge be sent again.
+#[tokio::test]
+async fn a_change_whose_key_cannot_be_looked_at_is_done_and_not_forgotten() {
+    let stage = Stage::start().await;
+    let id = stage.dead_letter("a").await;
+    stage.store.faults.looks_after.store(true, Ordering::SeqCst);
+    let body = json!({ "action": "completed", "reason": "it happened" });
+    let done = stage.resolve(&id, body).await.json();
+    assert_eq!(done["decision"], "settled");
+    assert_eq!(done["key"]["id"], id.to_string());
+    assert_eq!(done["key"]["state"], "unreadable");
+    let why = done["key"]["unreadable"].as_str().unwrap();
+    assert!(why.contains("told to fail"), "{why}");
+    assert_eq!(state(&stage, &id).await, Some(StateKind::Completed));
 }
 
 /// What is never stored of an upstream's answer is not taken from an operator: every retry would get

@@ -143,7 +143,7 @@ pub(crate) struct Listing {
     limit: u16,
     /// Go on after the place that an earlier list printed
     #[arg(long, value_name = "PLACE")]
-    after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 impl Listing {
@@ -151,7 +151,7 @@ impl Listing {
         self.older_than.is_some() || self.newer_than.is_some()
     }
 
-    /// The API's path and query.
+    /// The API's path and query, but for the place to go on from.
     pub(crate) fn path(&self, now_ms: u64) -> String {
         let ago = |time: Duration| {
             let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -163,7 +163,6 @@ impl Listing {
             ("principal", self.principal.clone()),
             ("updated_before_ms", self.older_than.map(ago)),
             ("updated_from_ms", self.newer_than.map(ago)),
-            ("after", self.after.clone()),
         ];
         let mut path = format!("/api/v1/keys?limit={}", self.limit);
         for (name, value) in conditions {

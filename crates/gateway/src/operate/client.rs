@@ -23,6 +23,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Larger than the largest page with the largest responses that the API gives.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Why there is no result.
+enum Failed {
+    /// The API said so, or nothing was sent.
+    Said(String),
+    /// It may have been asked, and its answer is not known.
+    Unanswered(String),
+}
+
+impl Failed {
+    fn text(self) -> String {
+        match self {
+            Self::Said(text) | Self::Unanswered(text) => text,
+        }
+    }
+}
+
 /// A gateway's admin listener.
 pub(crate) struct Admin {
     endpoint: Endpoint,
@@ -52,36 +68,54 @@ impl Admin {
     /// # Errors
     /// With the refusal, or why there was no answer.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, String> {
-        self.ask(Method::GET, path, None).await
+        self.ask(Method::GET, path, None)
+            .await
+            .map_err(Failed::text)
     }
 
     /// # Errors
     /// With the refusal, or why there was no answer.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
-        self.ask(Method::POST, path, Some(body)).await
+        let asked = self.ask(Method::POST, path, Some(body)).await;
+        asked.map_err(Failed::text)
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
-        let request = self.request(method, path, body)?;
-        let asked = tokio::time::timeout(PATIENCE, self.exchange(request));
-        let (status, body) = match asked.await {
-            Ok(answer) => answer.map_err(|error| {
-                format!(
-                    "no answer from {}: {error}. Is it the gateway's admin address? Give another \
-                     with --admin URL",
-                    self.endpoint
-                )
-            })?,
-            Err(_) => return Err(format!("no answer from {} in time", self.endpoint)),
+    /// As [`post`](Self::post), for what changes something.
+    ///
+    /// # Errors
+    /// With what the API said, or that nobody knows whether it was changed.
+    pub(crate) async fn change(&self, path: &str, body: &Value) -> Result<Value, String> {
+        let asked = self.ask(Method::POST, path, Some(body)).await;
+        asked.map_err(|failed| match failed {
+            Failed::Said(text) => text,
+            Failed::Unanswered(text) => format!(
+                "{text}. Whether it was changed is not known: look at it with `onlyonce keys show`"
+            ),
+        })
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failed> {
+        let request = self.request(method, path, body).map_err(Failed::Said)?;
+        let answer = tokio::time::timeout(PATIENCE, self.exchange(request)).await;
+        let Ok(answer) = answer else {
+            let text = format!("no answer from {} in time", self.endpoint);
+            return Err(Failed::Unanswered(text));
         };
+        let (status, body) = answer.map_err(|error| {
+            Failed::Unanswered(format!(
+                "no answer from {}: {error}. Is it the gateway's admin address? Give another with \
+                 --admin URL",
+                self.endpoint
+            ))
+        })?;
         let answer = serde_json::from_slice(&body);
         match answer {
             Ok(answer) if status.is_success() => Ok(answer),
-            Ok(problem) => Err(refusal(status, &problem)),
-            Err(_) => Err(format!(
+            Ok(problem) => Err(Failed::Said(refusal(status, &problem))),
+            Err(_) => Err(Failed::Unanswered(format!(
                 "{} answered {status} without JSON: is it a gateway's admin address?",
                 self.endpoint
-            )),
+            ))),
         }
     }
 
@@ -151,7 +185,13 @@ fn refusal(status: StatusCode, problem: &Value) -> String {
         Some("stale") => ". Look at it again with `onlyonce keys show`",
         _ => "",
     };
-    format!("refused ({}): {said}{hint}", status.as_u16())
+    // A server error is no refusal: what was asked for may have been done.
+    let what = if status.is_server_error() {
+        "failed"
+    } else {
+        "refused"
+    };
+    format!("{what} ({}): {said}{hint}", status.as_u16())
 }
 
 /// A value as it may stand in a path or query.
@@ -197,6 +237,11 @@ mod tests {
         assert_eq!(
             text,
             "refused (401): no [31mtoken. Give a token with --token, or in ONLYONCE_TOKEN"
+        );
+        let problem = serde_json::json!({"code": "store_unavailable", "detail": "no answer, so the write may have happened"});
+        assert_eq!(
+            refusal(StatusCode::SERVICE_UNAVAILABLE, &problem),
+            "failed (503): no answer, so the write may have happened"
         );
     }
 }

@@ -28,6 +28,10 @@ use client::Admin;
 /// The largest response that is read from a file: as much as the admin API takes.
 const RESPONSE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// How many pages are asked for until one has something on it. A page that is empty and has a next
+/// one stands for some seconds or thousands of rows of searching.
+const PAGES_MAX: usize = 16;
+
 /// Carries out `onlyonce keys …`.
 ///
 /// # Errors
@@ -51,11 +55,8 @@ pub(crate) async fn dlq(args: DlqArgs) -> Result<String, String> {
     let operator = Operator::new(&args.at)?;
     match args.command {
         Dlq::List { limit, after } => {
-            let mut path = format!("/api/v1/dead-letters?limit={limit}");
-            if let Some(after) = after {
-                path = format!("{path}&after={}", client::encoded(&after));
-            }
-            operator.listed(&path).await
+            let path = format!("/api/v1/dead-letters?limit={limit}");
+            operator.listed(&path, after).await
         }
         Dlq::Show { id } => operator.show(&id).await,
         Dlq::Resolve(resolving) => operator.resolve(&resolving).await,
@@ -78,18 +79,31 @@ impl Operator {
     }
 
     async fn list(&self, listing: &Listing) -> Result<String, String> {
+        let after = listing.after.clone();
         if !listing.tells_an_age() {
-            return self.listed(&listing.path(0)).await;
+            return self.listed(&listing.path(0), after).await;
         }
         // By the store's clock, which is the one that ages are told by.
         let overview = self.admin.get("/api/v1/overview").await?;
         let now_ms = overview.get("at_ms").and_then(Value::as_u64);
         let now_ms = now_ms.ok_or("the gateway does not tell its store's time")?;
-        self.listed(&listing.path(now_ms)).await
+        self.listed(&listing.path(now_ms), after).await
     }
 
-    async fn listed(&self, path: &str) -> Result<String, String> {
-        let page = self.admin.get(path).await?;
+    /// The next page that has something on it, or how far it was looked for.
+    async fn listed(&self, path: &str, after: Option<String>) -> Result<String, String> {
+        let mut page = self.admin.get(&path_after(path, after.as_deref())).await?;
+        for _ in 1..PAGES_MAX {
+            let keys = page.get("keys").and_then(Value::as_array);
+            let is_empty = keys.is_some_and(Vec::is_empty);
+            let Some(next) = page.get("next").and_then(Value::as_str) else {
+                break;
+            };
+            if !is_empty {
+                break;
+            }
+            page = self.admin.get(&path_after(path, Some(next))).await?;
+        }
         Ok(self.shown(&page, view::list))
     }
 
@@ -138,7 +152,7 @@ impl Operator {
             "response": response,
         });
         let path = format!("{}/resolve", key_path(text("id")));
-        let done = self.admin.post(&path, &asked).await?;
+        let done = self.admin.change(&path, &asked).await?;
         Ok(self.shown(&done, view::decided))
     }
 
@@ -148,6 +162,13 @@ impl Operator {
             return answer.to_string();
         }
         view(answer)
+    }
+}
+
+fn path_after(path: &str, after: Option<&str>) -> String {
+    match after {
+        Some(after) => format!("{path}&after={}", client::encoded(after)),
+        None => path.to_owned(),
     }
 }
 

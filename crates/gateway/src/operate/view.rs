@@ -27,15 +27,20 @@ const COLUMNS: [(&str, Cell); 6] = [
 pub(super) fn list(page: &Value) -> String {
     let keys = page.get("keys").and_then(Value::as_array);
     let keys = keys.map(Vec::as_slice).unwrap_or_default();
+    let next = page.get("next").and_then(Value::as_str);
     if keys.is_empty() {
-        return "none".into();
+        return match next {
+            None => "none".into(),
+            // To say "none" here would be a guess.
+            Some(next) => format!("none so far\n\nmore: --after {}", plain(next)),
+        };
     }
     let rows: Vec<Vec<String>> = keys
         .iter()
         .map(|key| COLUMNS.iter().map(|(_, cell)| cell(key)).collect())
         .collect();
     let mut lines = table(&COLUMNS.map(|(name, _)| name), &rows);
-    if let Some(next) = page.get("next").and_then(Value::as_str) {
+    if let Some(next) = next {
         let _ = write!(lines, "\n\nmore: --after {}", plain(next));
     }
     lines
@@ -94,11 +99,16 @@ pub(super) fn key(key: &Value) -> String {
 pub(super) fn decided(answer: &Value) -> String {
     let decision = text(answer, "decision");
     match answer.get("key").filter(|key| !key.is_null()) {
-        Some(key) => format!(
-            "{decision}: {} is {} now",
-            short(&text(key, "id")),
-            text(key, "state")
-        ),
+        Some(key) => {
+            let (id, state) = (short(&text(key, "id")), text(key, "state"));
+            match key.get("unreadable").and_then(Value::as_str) {
+                Some(why) => format!(
+                    "{decision}: it is done, and what {id} is now could not be read: {}",
+                    plain(why)
+                ),
+                None => format!("{decision}: {id} is {state} now"),
+            }
+        }
         None => format!("{decision}: the key is as if never used"),
     }
 }
@@ -252,6 +262,31 @@ ff                unknown      p         1970-01-01 00:00:00  12
 
 more: --after abc";
         assert_eq!(list(&page), expected);
+    }
+
+    /// The API may look for a while, find nothing, and say where to go on: whoever reads "none" would
+    /// not go on.
+    #[test]
+    fn an_empty_page_that_goes_on_is_not_none() {
+        assert_eq!(list(&json!({"keys": [], "next": null})), "none");
+        let page = json!({"keys": [], "next": "abc"});
+        assert_eq!(list(&page), "none so far\n\nmore: --after abc");
+    }
+
+    /// "As if never used" about a charge that was just called completed would be a reason to send it
+    /// again.
+    #[test]
+    fn a_decision_whose_key_cannot_be_read_is_not_one_that_forgot_it() {
+        let answer = |key| json!({"decision": "settled", "key": key});
+        let seen = json!({"id": "aa", "state": "completed", "unreadable": null});
+        assert_eq!(decided(&answer(seen)), "settled: aa is completed now");
+        let forgotten = decided(&answer(Value::Null));
+        assert_eq!(forgotten, "settled: the key is as if never used");
+        let unseen = json!({"id": "aa", "state": "unreadable", "unreadable": "no answer"});
+        assert_eq!(
+            decided(&answer(unseen)),
+            "settled: it is done, and what aa is now could not be read: no answer"
+        );
     }
 
     /// A header or a reason may hold an escape sequence that rewrites the operator's screen.

@@ -119,6 +119,32 @@ export async function a_refusal_is_shown(browser) {
   await closePage(page);
 }
 
+/** A change whose answer was lost, or may have been made, is not called one that was not. */
+export async function a_change_in_doubt_is_not_called_undone(browser) {
+  const record = await recordOf("/lost", "lost-5");
+  const page = await openPage(browser, { allowed: /Failed to load resource/ });
+  const { dialog, submit, reason } = await openAction(page, record, "completed");
+  await reason.fill("In doubt");
+  const notice = dialog.locator(".notice.bad");
+  const says = async (words) => {
+    await submit.click();
+    await notice.filter({ hasText: words }).waitFor();
+    const text = await notice.textContent();
+    assert(!/nothing was changed/i.test(text), `says too much: ${text}`);
+    await notice.getByRole("button", { name: "Show the present state" }).waitFor();
+  };
+  await page.route("**/resolve", (route) => route.abort("connectionreset"));
+  await says("Whether it was changed is not known");
+  await page.unroute("**/resolve");
+  const detail = "the store did not answer, so the write may have happened";
+  const problem = { title: "The store does not answer", status: 503, detail, code: "store_unavailable" };
+  await page.route("**/resolve", (route) =>
+    route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify(problem) }),
+  );
+  await says(detail);
+  await closePage(page);
+}
+
 /** Whoever may only read sees why the buttons do nothing, and bodies stay masked. */
 export async function a_reader_cannot_change(browser) {
   if (TOKEN_READ === null) return;

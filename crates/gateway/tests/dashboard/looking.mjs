@@ -229,6 +229,24 @@ export async function the_theme_is_remembered(browser) {
   await closePage(page);
 }
 
+/** A page without keys that is not the last one does not say that there are none. */
+export async function an_empty_page_that_goes_on_is_not_the_end(browser) {
+  const page = await openPage(browser);
+  const found = { keys: [], next: "ab".repeat(32) };
+  await page.route("**/api/v1/keys?*", (route) => {
+    const isLast = route.request().url().includes("after=");
+    route.fulfill({ json: isLast ? { ...found, next: null } : found });
+  });
+  await visit(page, "#/keys?state=expired");
+  await page.locator(".empty", { hasText: "Nothing so far" }).waitFor();
+  await page.getByRole("button", { name: "More" }).click();
+  await page.locator(".empty", { hasText: "Nothing matches" }).waitFor();
+  assert(await page.getByRole("button", { name: "More" }).isDisabled(), "the last page goes on");
+  await page.getByRole("button", { name: "Back" }).click();
+  await page.locator(".empty", { hasText: "Nothing so far" }).waitFor();
+  await closePage(page);
+}
+
 /** Nothing is asked while nobody looks, and what fails is said and tried again. */
 export async function it_rests_when_hidden_and_recovers(browser) {
   const page = await openPage(browser, { allowed: /Failed to load resource/ });
