@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::journal::{Events, Journal, RETENTION};
-use crate::queues::{QueueCounts, Queues};
+use crate::queues::{CountingObserver, QueueCounts, Queues};
 use crate::{Finder, Operators, Stats, UpstreamHealth, routes};
 
 /// How long what waits for the journal may take to be written at the end.
@@ -38,6 +38,8 @@ pub struct AdminOptions {
     pub config_toml: String,
     /// How the upstreams are.
     pub upstreams: Box<dyn Fn() -> Vec<UpstreamHealth> + Send + Sync>,
+    /// Told when counting keys begins to fail or to take too long, and when it works again.
+    pub counting: CountingObserver,
     /// From a client's key to its records.
     pub finder: Option<Box<dyn Finder>>,
     /// Set when this instance is about to end: it is not ready any more.
@@ -57,6 +59,7 @@ impl AdminOptions {
             store_warnings: Vec::new(),
             config_toml: String::new(),
             upstreams: Box::new(Vec::new),
+            counting: Box::new(|_| ()),
             finder: None,
             draining: Arc::default(),
         }
@@ -111,7 +114,9 @@ impl Admin {
         let retention = options.audit_retention;
         let journal = Journal::new(engine.clone(), retention, in_hand.unwrap_or_default());
         let queues = Arc::new(Queues::default());
-        let counting = Arc::clone(&queues).keep_counting(engine.clone(), stopped.clone());
+        let observer = std::mem::replace(&mut options.counting, Box::new(|_| ()));
+        let counting = Arc::clone(&queues);
+        let counting = counting.keep_counting(engine.clone(), observer, stopped.clone());
         let mut tasks = vec![tokio::spawn(counting)];
         tasks.extend(events.map(|events| {
             let stats = Arc::clone(&options.stats);

@@ -43,6 +43,6 @@ pub use finder::{Finder, KeyQuery};
 pub use health::UpstreamHealth;
 pub use journal::{Events, Feed, feed};
 pub use openapi::OPENAPI;
-pub use queues::QueueCounts;
+pub use queues::{Counting, CountingObserver, QueueCounts};
 pub use stats::Stats;
 pub use watch::Watch;

@@ -1,13 +1,15 @@
 //! How many keys wait, and for how long, as counted in the store.
 //!
-//! Counting reads every row that is not settled. It is done in the background, only while
-//! somebody asks, and takes at most a twentieth of the time.
+//! Counting reads every row that is not settled; on a shared store, which has no index by state,
+//! every row. It is done in the background, only while somebody asks, and takes at most a
+//! twentieth of the time. So on a large store the counts are old, which is no failure: only a
+//! store that cannot be read at all is one, and [`QueueCounts::unreadable_ms`] tells since when.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onlyonce_core::{State, StateKind};
-use onlyonce_engine::Engine;
+use onlyonce_engine::{Engine, EngineError};
 use onlyonce_store::{Filter, ListStore, Store, StoreError};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
@@ -25,8 +27,9 @@ const PAGE_ROWS: usize = 500;
 /// How many rows of one state are counted; beyond that it is "more".
 const ROWS_MAX: u64 = 20_000;
 
-/// How long one page may take.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one page may take: nobody waits for it, and a shared store may look at all of its rows
+/// until it has one.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the first who asks waits for the first count.
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
@@ -46,12 +49,36 @@ pub struct QueueCounts {
     pub counted_at_ms: u64,
     /// Whether there are more than were counted.
     pub more: bool,
+    /// For how long the store could not be read; 0 while it can.
+    pub unreadable_ms: u64,
 }
+
+/// How counting goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Counting {
+    /// The keys were counted.
+    Works,
+    /// The store answers, and takes too long to list its keys.
+    Slow,
+    /// The store cannot be read.
+    Fails(StoreError),
+}
+
+impl Counting {
+    /// Whether something else is to be said than before.
+    fn differs(&self, before: &Self) -> bool {
+        std::mem::discriminant(self) != std::mem::discriminant(before)
+    }
+}
+
+/// Who is told when it begins to go otherwise.
+pub type CountingObserver = Box<dyn Fn(&Counting) + Send + Sync>;
 
 /// The latest counts, and who asked for them.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     latest: Mutex<QueueCounts>,
+    unreadable_since: Mutex<Option<Instant>>,
     asked: Notify,
     counted: Notify,
 }
@@ -75,27 +102,39 @@ impl Queues {
     }
 
     fn latest(&self) -> QueueCounts {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+        let since = self.unreadable_since.lock();
+        let since = *since.unwrap_or_else(PoisonError::into_inner);
+        let unreadable = since.map_or(Duration::ZERO, |since| since.elapsed());
+        QueueCounts {
+            unreadable_ms: u64::try_from(unreadable.as_millis()).unwrap_or(u64::MAX),
+            ..*self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+        }
     }
 
     /// Counts whenever somebody asked, until told to stop.
     pub(crate) async fn keep_counting<S: Store + ListStore>(
         self: Arc<Self>,
         engine: Engine<S>,
+        observer: CountingObserver,
         mut stop: watch::Receiver<bool>,
     ) {
+        let mut before = Counting::Works;
         loop {
             tokio::select! {
                 () = self.asked.notified() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             let started = Instant::now();
-            // A store that fails keeps the counts that it had.
-            if let Ok(counts) = count(&engine).await {
-                *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = counts;
-                self.counted.notify_waiters();
+            let now = self.count_once(&engine, started).await;
+            let pause = match now {
+                // Soon, so that its end is seen soon.
+                Counting::Fails(_) => PAUSE_MIN,
+                Counting::Works | Counting::Slow => PAUSE_MIN.max(started.elapsed() * PAUSE_TIMES),
+            };
+            if now.differs(&before) {
+                observer(&now);
             }
-            let pause = PAUSE_MIN.max(started.elapsed() * PAUSE_TIMES);
+            before = now;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
@@ -104,7 +143,45 @@ impl Queues {
     }
 }
 
-async fn count<S: Store + ListStore>(engine: &Engine<S>) -> Result<QueueCounts, StoreError> {
+impl Queues {
+    /// Counts; what goes wrong leaves the counts as they were.
+    async fn count_once<S: Store + ListStore>(
+        &self,
+        engine: &Engine<S>,
+        started: Instant,
+    ) -> Counting {
+        let now = match count(engine).await {
+            Ok(counts) => {
+                *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+                Counting::Works
+            }
+            Err(Trouble::Failed(error)) => Counting::Fails(error),
+            // A store that does not answer takes long, too.
+            Err(Trouble::TooLong) => match engine.check_store().await {
+                Ok(_) => Counting::Slow,
+                Err(EngineError::Store(error)) => Counting::Fails(error),
+                Err(error) => Counting::Fails(StoreError::unavailable(error)),
+            },
+        };
+        let since = self.unreadable_since.lock();
+        let mut since = since.unwrap_or_else(PoisonError::into_inner);
+        *since = match now {
+            Counting::Fails(_) => Some(since.unwrap_or(started)),
+            Counting::Works | Counting::Slow => None,
+        };
+        drop(since);
+        self.counted.notify_waiters();
+        now
+    }
+}
+
+/// Why keys were not counted.
+enum Trouble {
+    TooLong,
+    Failed(StoreError),
+}
+
+async fn count<S: Store + ListStore>(engine: &Engine<S>) -> Result<QueueCounts, Trouble> {
     let mut counts = QueueCounts {
         counted_at_ms: engine.now().as_millis().max(1),
         ..QueueCounts::default()
@@ -119,7 +196,7 @@ async fn count_state<S: Store + ListStore>(
     engine: &Engine<S>,
     state: StateKind,
     counts: &mut QueueCounts,
-) -> Result<u64, StoreError> {
+) -> Result<u64, Trouble> {
     let filter = Filter {
         state: Some(state),
         ..Filter::default()
@@ -128,7 +205,9 @@ async fn count_state<S: Store + ListStore>(
     loop {
         let page = engine.store().list(&filter, after, PAGE_ROWS);
         let page = tokio::time::timeout(PAGE_TIMEOUT, page).await;
-        let page = page.map_err(|_| StoreError::unavailable("no list in time"))??;
+        let page = page
+            .map_err(|_| Trouble::TooLong)?
+            .map_err(Trouble::Failed)?;
         for row in page
             .entries
             .iter()

@@ -234,7 +234,7 @@ impl Stats {
         }
     }
 
-    fn queue_families(&self, queues: &QueueCounts) -> [Family; 4] {
+    fn queue_families(&self, queues: &QueueCounts) -> [Family; 5] {
         let states = [
             ("executing", queues.executing),
             ("unknown", queues.unknown),
@@ -267,6 +267,11 @@ impl Stats {
                 "api_idempotency_keys_age_seconds",
                 "How long ago the keys were counted.",
                 Value::Real(seconds(self.queues_age_ms(queues))),
+            ),
+            self.gauge(
+                "api_idempotency_store_unreadable_seconds",
+                "For how long the store could not be read; 0 while it can.",
+                Value::Real(seconds(queues.unreadable_ms)),
             ),
         ]
     }

@@ -318,6 +318,7 @@ fn queues_tell_how_long_the_oldest_waits() {
         oldest_unknown_ms: Some(1000),
         counted_at_ms: 91_500,
         more: true,
+        unreadable_ms: 4500,
     };
     let text = stats.render(&queues);
     parse(&text);
@@ -325,6 +326,7 @@ fn queues_tell_how_long_the_oldest_waits() {
         "api_idempotency_keys{state=\"dead_letter\",store=\"memory\"} 3\n",
         "api_idempotency_oldest_unknown_seconds{store=\"memory\"} 90.5\n",
         "api_idempotency_keys_truncated{store=\"memory\"} 1\n",
+        "api_idempotency_store_unreadable_seconds{store=\"memory\"} 4.5\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use onlyonce_admin::Counting;
+
 use crate::kit::{READER, Stage, request};
 
 async fn status(stage: &Stage, path: &str) -> (u16, String) {
@@ -90,4 +92,56 @@ async fn counts_are_renewed_every_few_seconds_at_most() {
     };
     let found = tokio::time::timeout(Duration::from_secs(60), found).await;
     found.expect("counted again");
+}
+
+/// Asks for counts now and then, as Prometheus does, until so much was told; gives the last of it.
+async fn told(stage: &Stage, times: usize) -> Counting {
+    let looking = async {
+        loop {
+            stage.get("/metrics", READER).await;
+            let told = stage.counting.lock().unwrap().clone();
+            if told.len() >= times {
+                assert_eq!(told.len(), times, "{told:?}");
+                return told.last().unwrap().clone();
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(3600), looking).await;
+    told.expect("it is told")
+}
+
+async fn unreadable_ms(stage: &Stage) -> u64 {
+    let overview = stage.get("/api/v1/overview", READER).await.json();
+    overview["queues"]["unreadable_ms"].as_u64().unwrap()
+}
+
+/// The alert says that the log says why. It is said once, however long it lasts, and when it is over.
+#[tokio::test(start_paused = true)]
+async fn counting_that_fails_is_told_once_and_so_is_its_end() {
+    let stage = Stage::start().await;
+    stage.store.faults.all.store(true, Ordering::SeqCst);
+    let failed = told(&stage, 1).await;
+    assert!(matches!(failed, Counting::Fails(_)), "{failed:?}");
+    for _ in 0..60 {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(told(&stage, 1).await, failed, "and no more");
+    }
+    assert!(unreadable_ms(&stage).await >= 300_000);
+    stage.store.faults.all.store(false, Ordering::SeqCst);
+    assert_eq!(told(&stage, 2).await, Counting::Works);
+    assert_eq!(unreadable_ms(&stage).await, 0);
+}
+
+/// A store with many keys takes long to list them, and serves requests all the while.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_slow_to_count_is_not_called_unreadable() {
+    let stage = Stage::start().await;
+    stage.store.faults.filters.store(true, Ordering::SeqCst);
+    assert_eq!(told(&stage, 1).await, Counting::Slow);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(told(&stage, 1).await, Counting::Slow, "and no more");
+    assert_eq!(unreadable_ms(&stage).await, 0);
+    stage.store.faults.filters.store(false, Ordering::SeqCst);
+    assert_eq!(told(&stage, 2).await, Counting::Works);
 }

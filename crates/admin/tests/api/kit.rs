@@ -1,14 +1,16 @@
 //! An engine with keys in every state, its admin API, and a store that fails when told to.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, Request};
-use onlyonce_admin::{Admin, AdminOptions, Finder, KeyQuery, Operators, Stats, Watch, feed};
+use onlyonce_admin::{
+    Admin, AdminOptions, Counting, Finder, KeyQuery, Operators, Stats, Watch, feed,
+};
 use onlyonce_core::{
     HeaderBlock, Keyring, Record, RecordId, Response, State, StoredResponse, Timestamp,
     UnknownReason,
@@ -179,6 +181,8 @@ pub(crate) struct Stage {
     pub(crate) store: Shaky,
     pub(crate) operators: Operators,
     pub(crate) draining: Arc<AtomicBool>,
+    /// What was told about counting, in order.
+    pub(crate) counting: Arc<Mutex<Vec<Counting>>>,
     pub(crate) admin: Admin,
 }
 
@@ -222,6 +226,9 @@ impl Stage {
         options.config_toml = "listen = \"127.0.0.1:8080\"\n".into();
         options.store_warnings = vec!["it forgets".into()];
         options.finder = Some(Box::new(Guards(engine.clone())));
+        let counting = Arc::<Mutex<Vec<Counting>>>::default();
+        let told = Arc::clone(&counting);
+        options.counting = Box::new(move |now| told.lock().unwrap().push(now.clone()));
         let draining = Arc::clone(&options.draining);
         Self {
             admin: Admin::new(&engine, options),
@@ -229,6 +236,7 @@ impl Stage {
             store,
             operators,
             draining,
+            counting,
         }
     }
 

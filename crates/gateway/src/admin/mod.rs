@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use onlyonce_admin::{
-    Admin, AdminOptions, Events, Feed, Operators, QueueCounts, Stats, UpstreamHealth, feed,
+    Admin, AdminOptions, Counting, Events, Feed, Operators, QueueCounts, Stats, UpstreamHealth,
+    feed,
 };
 use onlyonce_engine::Engine;
 use onlyonce_store::BoxStore;
@@ -103,6 +104,19 @@ impl Side {
     }
 }
 
+/// Writes to the log when keys can no longer be counted, and when they can again.
+fn log_counting(counting: &Counting) {
+    match counting {
+        Counting::Works => tracing::info!("keys are counted again"),
+        Counting::Slow => tracing::warn!(
+            "the store takes too long to list its keys: their counts stay as they were"
+        ),
+        Counting::Fails(error) => {
+            tracing::error!(%error, "the store cannot be read: counts of keys stay as they were");
+        }
+    }
+}
+
 /// Puts the admin side together.
 pub(crate) fn start(
     config: &Config,
@@ -117,6 +131,7 @@ pub(crate) fn start(
     options.version = env!("CARGO_PKG_VERSION");
     options.store_warnings = watching.store_warnings;
     options.config_toml = config.to_toml();
+    options.counting = Box::new(log_counting);
     options.finder = Some(Box::new(Routed::new(config, engine.clone())));
     let draining = Arc::clone(&options.draining);
     let urls: Vec<_> = config
