@@ -23,11 +23,12 @@ mod series;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod unknowns;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onlyonce_core::{Decision, RecordId, RouteName};
+use onlyonce_core::{Decision, RecordId, Resolution, RouteName};
 use onlyonce_engine::{Event, Observer, StoreOperation};
 
 use crate::QueueCounts;
@@ -35,6 +36,7 @@ use clock::Clock;
 use recent::Recent;
 use routes::{Count, RouteStats, RouteTable};
 use series::Line;
+use unknowns::Unknowns;
 
 pub use families::{Family, Kind, Sample, Value};
 pub use histogram::{BOUNDS, HistogramValue};
@@ -45,6 +47,9 @@ pub use totals::{RouteTotals, Totals};
 
 /// How many keys are remembered whose executor was given up, so that each counts once.
 const ZOMBIES_REMEMBERED: usize = 256;
+
+/// The name of an outcome that is still not known.
+const UNKNOWN: &str = "unknown";
 
 /// The store's operations, in the order of their counts.
 const OPERATIONS: [(StoreOperation, &str); 4] = [
@@ -64,6 +69,7 @@ pub struct Stats {
     journal_dropped: AtomicU64,
     spans_dropped: AtomicU64,
     zombies: Mutex<Vec<RecordId>>,
+    unknowns: Unknowns,
     recent: Recent,
     queues_seen: Mutex<QueuesSeen>,
 }
@@ -102,6 +108,7 @@ impl Stats {
             journal_dropped: AtomicU64::new(0),
             spans_dropped: AtomicU64::new(0),
             zombies: Mutex::default(),
+            unknowns: Unknowns::default(),
             recent: Recent::new(),
             queues_seen: Mutex::default(),
         })
@@ -233,21 +240,29 @@ impl Stats {
                 claimed(route, *decision, *attempt, elapsed_ms);
             }
             Event::Settled {
+                id,
                 route,
+                outcome,
+                decision,
                 worked,
                 took,
-                ..
             } => {
                 let route = self.routes.of(route);
                 let latencies = route.latencies();
                 latencies.upstream.observe(*worked);
                 latencies.complete.observe(*took);
+                let is_known = *decision == Decision::Settled && *outcome != UNKNOWN;
+                if is_known && self.unknowns.remove(id) {
+                    route.count(Count::Resolved);
+                }
             }
             Event::NotSettled { route, .. } => self.routes.of(route).count(Count::NotRecorded),
             Event::LeaseLost { id, route } => self.zombie(id, route),
-            Event::BecameUnknown { route, .. } => {
+            Event::BecameUnknown { id, route, .. } => {
                 let counts = self.routes.of(route);
-                counts.count(Count::Scheduled);
+                if self.unknowns.add(id) {
+                    counts.count(Count::Scheduled);
+                }
                 counts.ring.count(Line::Unknown, elapsed_ms);
             }
             Event::Swept {
@@ -256,21 +271,25 @@ impl Stats {
                 decision,
             } => self.swept(id, route, *decision),
             Event::Reconciled {
-                route, decision, ..
+                id,
+                route,
+                decision,
+                ..
             } => {
                 if *decision == Decision::Settled {
+                    self.unknowns.remove(id);
                     self.routes.of(route).count(Count::Resolved);
                 } else if *decision == Decision::DeadLettered {
                     self.routes.of(route).count(Count::Failed);
                 }
             }
             Event::Resolved {
-                route, decision, ..
-            } => {
-                if *decision == Decision::Settled {
-                    self.routes.of(route).count(Count::Resolved);
-                }
-            }
+                id,
+                route,
+                resolution,
+                decision,
+            } if *decision == Decision::Settled => self.resolved(id, route, resolution),
+            Event::Resolved { .. } => {}
             Event::StoreFailed { operation, .. } => self.store_failed(*operation),
         }
     }
@@ -282,6 +301,14 @@ impl Stats {
             self.routes.of(route).count(Count::Failed);
         } else if matches!(decision, Decision::Expired | Decision::Purged) {
             self.routes.of(route).count(Count::Pruned);
+        }
+    }
+
+    /// Every key can be forgotten, and most that are were never unknown.
+    fn resolved(&self, id: &RecordId, route: &RouteName, resolution: &str) {
+        let was_unknown = self.unknowns.remove(id);
+        if was_unknown || resolution != Resolution::Forget.as_str() {
+            self.routes.of(route).count(Count::Resolved);
         }
     }
 

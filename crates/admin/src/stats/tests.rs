@@ -263,6 +263,50 @@ fn unknown_outcomes_are_counted_from_their_beginning_to_their_end() {
     assert_eq!(story[8], ("resolved", "operator"));
 }
 
+/// An alert compares what became unknown with what was settled since. An outcome that is settled
+/// without a word about it must not count as one that is behind, nor a key that never was unknown.
+#[test]
+fn an_unknown_outcome_is_resolved_however_it_ends() {
+    let name = route("payments");
+    let route = &name;
+    let (late, repeated, word, done) = (id(1), id(2), id(3), id(4));
+    let reason = UnknownReason::LeaseExpired;
+    let became = |id| Event::BecameUnknown { id, route, reason };
+    let settled = |id, outcome, decision| Event::Settled {
+        id,
+        route,
+        outcome,
+        decision,
+        worked: Duration::ZERO,
+        took: Duration::ZERO,
+    };
+    let forgotten = |id| Event::Resolved {
+        id,
+        route,
+        resolution: "forget",
+        decision: Decision::Settled,
+    };
+    let stats = Stats::new("memory");
+    for (event, expected) in [
+        (became(&late), (1, 0)),
+        (settled(&late, "completed", Decision::Fenced), (1, 0)),
+        (settled(&late, "completed", Decision::Settled), (1, 1)),
+        (became(&repeated), (2, 1)),
+        (settled(&repeated, "unknown", Decision::Settled), (2, 1)),
+        (became(&repeated), (2, 1)),
+        (settled(&repeated, "completed", Decision::Settled), (2, 2)),
+        (became(&word), (3, 2)),
+        (forgotten(&word), (3, 3)),
+        (settled(&done, "completed", Decision::Settled), (3, 3)),
+        (forgotten(&done), (3, 3)),
+    ] {
+        stats.observe_at(&event, 0);
+        let totals = stats.totals();
+        let counted = (totals.reconcile_scheduled, totals.reconcile_resolved);
+        assert_eq!(counted, expected, "{event:?}");
+    }
+}
+
 /// A count without a place of its own stays 0 for ever, and nobody sees lost answers.
 #[test]
 fn everything_that_enforcing_would_do_is_counted_apart() {
