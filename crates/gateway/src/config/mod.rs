@@ -14,11 +14,13 @@
 //! | `reader`, `writer` | the two ways through that list |
 //! | `rules`, `rules_probes` | values that contradict each other |
 //! | `keys` | files of secret bytes |
+//! | `hidden` | what is not shown of probes |
 
 mod address;
 mod choices;
 mod error;
 mod field;
+mod hidden;
 mod keys;
 mod probes;
 mod profile;

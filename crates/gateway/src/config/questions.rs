@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use http::{HeaderName, header};
+use http::HeaderName;
 use onlyonce_core::json::Pointer;
 use onlyonce_http::reconcile::{ResponseRule, Rule, Scalar, Scheme, StatusFrom, Template, Test};
 
 use super::error::did_you_mean;
 use super::field::{Field, Wrong, named, no_such_choice, quoted, text, wrong};
+use super::hidden::{self, HIDDEN};
 use super::raw::{Entry, Table, Value};
 use super::statuses::{range, written};
 
@@ -67,12 +68,19 @@ pub(crate) struct UrlTemplate(pub(crate) Template);
 impl Field for UrlTemplate {
     fn read(value: &Value) -> Result<Self, Wrong> {
         let written = text(value, "https://api.example/payments/{key}")?;
-        let read = Template::url(written).map(Self);
-        read.map_err(|reason| vec![reason.to_string()])
+        let url = Template::url(written).map_err(|reason| vec![reason.to_string()])?;
+        match hidden::hidden_parameter(&url) {
+            Some(name) => wrong(format!(
+                "{name}={HIDDEN} stands for a value that was not shown: write the value, or better \
+                 send it as a header from `headers_file`"
+            )),
+            None => Ok(Self(url)),
+        }
     }
 
+    /// What stands in a parameter of an unusual name may be a credential, and is not shown.
     fn write(&self) -> Option<String> {
-        self.0.write()
+        Some(quoted(&hidden::url(&self.0)))
     }
 }
 
@@ -86,20 +94,6 @@ impl Field for Template {
         Some(quoted(self.as_str()))
     }
 }
-
-/// What is shown instead of a value that may be a credential.
-const HIDDEN: &str = "***";
-
-/// Headers that carry no credentials.
-const HARMLESS: [HeaderName; 7] = [
-    header::ACCEPT,
-    header::ACCEPT_LANGUAGE,
-    header::CACHE_CONTROL,
-    header::CONTENT_TYPE,
-    header::ORIGIN,
-    header::PRAGMA,
-    header::USER_AGENT,
-];
 
 /// Headers with places.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -158,20 +152,11 @@ impl Field for Headers {
 
     /// What stands in a header of an unusual name may be a credential, and is not shown.
     fn write(&self) -> Option<String> {
-        let shown = self.0.iter().map(|(name, value)| {
-            let is_harmless = HARMLESS.contains(name) || !says_something(value);
-            let value = if is_harmless { value.as_str() } else { HIDDEN };
-            (name.clone(), value.to_owned())
-        });
+        let shown = self.0.iter();
+        let shown =
+            shown.map(|(name, value)| (name.clone(), hidden::header(name, value).to_owned()));
         write_headers(&shown.collect::<Vec<_>>())
     }
-}
-
-/// Whether a value has more than places and what stands between them.
-fn says_something(value: &Template) -> bool {
-    value
-        .texts()
-        .any(|text| text.contains(char::is_alphanumeric))
 }
 
 impl Field for HeadersFile {

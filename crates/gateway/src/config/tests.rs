@@ -144,6 +144,41 @@ fn headers_of_unusual_names_are_not_shown() {
     assert!(wrong.contains("headers_file"), "{wrong}");
 }
 
+/// Some providers want their credential in the query. Places are shown, and so is what asks for a
+/// page or a format.
+#[test]
+fn parameters_of_unusual_names_are_not_shown() {
+    let with_url = |url: &str| {
+        format!(
+            "[upstream]\nurls = [\"http://a\"]\n[[probe]]\nname = \"p\"\nurl = \"{url}\"\n\
+             completed = [{{ status = \"200\" }}]\n"
+        )
+    };
+    for (url, shown) in [
+        ("/{key}", "/{key}"),
+        ("/a=hunter/{key}", "/a=hunter/{key}"),
+        ("/x?k={key}&limit=1", "/x?k={key}&limit=1"),
+        ("/x?api_key=hunter2&k={key}", "/x?api_key=***&k={key}"),
+        ("/x?k=hunter2-{key}&{operation}", "/x?k=***&{operation}"),
+        ("/x?hunter2", "/x?***"),
+        ("/x?t=hunter2=2?3", "/x?t=***"),
+        (
+            "/x?k={body:/a&b=c?d}&s=hunter2",
+            "/x?k={body:/a&b=c?d}&s=***",
+        ),
+        ("/{body:/a?b}/x?s=hunter2", "/{body:/a?b}/x?s=***"),
+        ("/x?s=hunter2&k={body:/a}", "/x?s=***&k={body:/a}"),
+        ("/x?", "/x?"),
+    ] {
+        let text = with_url(&format!("https://p.example{url}"));
+        let printed = load(&text).unwrap().to_toml();
+        assert!(!printed.contains("hunter2"), "{printed}");
+        let line = format!("url = \"https://p.example{shown}\"\n");
+        assert!(printed.contains(&line), "{line}: {printed}");
+        assert_eq!(load(&printed).is_ok(), !shown.contains("***"), "{printed}");
+    }
+}
+
 #[test]
 fn flags_win_over_the_environment_and_that_over_the_file() {
     let text = "listen = \"127.0.0.1:1\"\n[upstream]\nurls = [\"http://a\"]\n";
