@@ -15,6 +15,7 @@
 //! | who may | `access.rs`, asked in `gate.rs` |
 //! | keys, their timelines, and changes to them | `keys/` |
 //! | the audit trail | [`journal`] |
+//! | how much is read for one page of either | `pages.rs` |
 //! | what happened since the start, as numbers | [`stats`] |
 //! | how many keys wait, and for how long | [`queues`] |
 //! | the dashboard's files | `assets.rs` |
@@ -31,6 +32,7 @@ mod input;
 pub mod journal;
 mod keys;
 mod openapi;
+mod pages;
 mod problem;
 pub mod queues;
 mod routes;

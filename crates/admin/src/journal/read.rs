@@ -3,22 +3,18 @@
 //! None is passed over in silence. In the place of one that cannot be read there is an entry that
 //! says so, with the reason.
 
-use std::time::Duration;
-
 use onlyonce_core::{RecordId, SealError};
 use onlyonce_engine::EngineError;
-use onlyonce_store::{Cursor, Filter, ListStore, Store, StoreError};
+use onlyonce_store::{Cursor, Filter, ListStore, Listed, Store, StoreError};
 
 use super::{ENTRIES_MAX, Entry, Journal, Kept, Kind, period, period_ms};
+use crate::pages;
 
 /// How many periods back a key's entries are looked for.
 const PERIODS_MAX: u64 = 64;
 
 /// Why an entry that was read is not understood.
 const UNKNOWN_FORM: &str = "the entry has a form that this version does not know";
-
-/// How long one page of entries may take.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<S: Store + ListStore> Journal<S> {
     /// The entries about a key, oldest first.
@@ -99,28 +95,28 @@ impl<S: Store + ListStore> Journal<S> {
             route: Some(kind.route()),
             ..Filter::default()
         };
-        let page = self.engine.store().list(&filter, after, limit);
-        let page = tokio::time::timeout(PAGE_TIMEOUT, page).await;
-        let page = page.map_err(|_| StoreError::unavailable("no list in time"))??;
-        let mut entries = Vec::new();
-        for listed in page.entries {
-            // Of a row that cannot be read nobody knows that it is an entry; no list by name has one.
-            let Ok(row) = listed.row else { continue };
-            let at_ms = row.record.created_at.as_millis();
-            let unreadable = |why: &str| Entry::unreadable(kind, at_ms, why);
-            let entry = match self.engine.note_of(&listed.id, row) {
-                Ok(None) => continue,
-                Ok(Some(kept)) => {
-                    let entry = Entry::read(&kept.note.body);
-                    entry.unwrap_or_else(|| unreadable(UNKNOWN_FORM))
-                }
-                Err(EngineError::Seal(error)) => unreadable(&sealed(error)),
-                Err(error) => unreadable(&error.to_string()),
-            };
-            entries.push((listed.id, entry));
-        }
+        let show = |listed| self.listed(kind, listed);
+        let page = pages::page(self.engine.store(), &filter, after, limit, show);
+        let (mut entries, next) = page.await?;
         entries.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at_ms));
-        Ok((entries, page.next))
+        Ok((entries, next))
+    }
+
+    /// An entry that was listed, or in its place one that says why it cannot be read. Of a row that
+    /// cannot be read nobody knows that it is one; no list by name has such a row.
+    fn listed(&self, kind: Kind, listed: Listed) -> Option<Kept> {
+        let row = listed.row.ok()?;
+        let at_ms = row.record.created_at.as_millis();
+        let unreadable = |why: &str| Entry::unreadable(kind, at_ms, why);
+        let entry = match self.engine.note_of(&listed.id, row) {
+            Ok(kept) => {
+                let entry = Entry::read(&kept?.note.body);
+                entry.unwrap_or_else(|| unreadable(UNKNOWN_FORM))
+            }
+            Err(EngineError::Seal(error)) => unreadable(&sealed(error)),
+            Err(error) => unreadable(&error.to_string()),
+        };
+        Some((listed.id, entry))
     }
 }
 

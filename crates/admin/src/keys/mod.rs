@@ -4,7 +4,6 @@
 //! Notes of the operators' own are rows of the same store. They are no keys: none of these shows
 //! or changes one.
 
-mod page;
 mod resolve;
 mod timeline;
 mod view;
@@ -18,12 +17,13 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::Uri;
 use onlyonce_core::{PrincipalDigest, Record, RecordId, RouteName, StateKind, Timestamp};
 use onlyonce_engine::EngineError;
-use onlyonce_store::{Cursor, Filter, ListStore, Store, StoreError};
+use onlyonce_store::{Cursor, Filter, ListStore, Listed, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::admin::Shared;
 use crate::finder::KeyQuery;
 use crate::input::{self, Parameters};
+use crate::pages;
 use crate::problem::{Code, Problem};
 use crate::{Operator, Right};
 pub(crate) use resolve::resolve;
@@ -93,9 +93,14 @@ async fn page<S: Store + ListStore>(
     after: Option<Cursor>,
     limit: usize,
 ) -> Result<Json<Value>, Problem> {
-    let found = page::page(shared.engine.store(), &filter, after, limit).await?;
-    let next = found.after.map(|Cursor(id)| id.to_string());
-    Ok(Json(json!({ "keys": found.keys, "next": next })))
+    let show = |listed: Listed| {
+        let seen = listed.row.map(|row| *row.record);
+        (!is_note(&seen)).then(|| view::key(&listed.id, &seen))
+    };
+    let page = pages::page(shared.engine.store(), &filter, after, limit, show);
+    let (keys, next) = page.await?;
+    let next = next.map(|Cursor(id)| id.to_string());
+    Ok(Json(json!({ "keys": keys, "next": next })))
 }
 
 fn is_note(seen: &Seen) -> bool {

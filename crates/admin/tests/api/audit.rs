@@ -194,6 +194,32 @@ async fn entries_are_encrypted_where_answers_are() {
     assert_eq!(page["entries"][0]["reason"], "hunter2 said so");
 }
 
+/// On a large store the few entries are found after many rows, or not in time: then the page says
+/// where to go on.
+#[tokio::test(start_paused = true)]
+async fn a_trail_that_takes_too_long_to_find_is_found_from_page_to_page() {
+    let stage = Stage::start().await;
+    for number in 0..20 {
+        stage.completed(&format!("done{number}")).await;
+    }
+    let id = stage.dead_letter("a").await;
+    let body = json!({ "action": "released", "reason": "why" });
+    stage.resolve(&id, body).await.json();
+    stage.store.faults.filters.store(true, Ordering::SeqCst);
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/api/v1/audit?limit=1&after={after}");
+        let page = stage.get(&path, READER).await.json();
+        found.extend(page["entries"].as_array().unwrap().clone());
+        match page["next"].as_str() {
+            Some(next) => next.clone_into(&mut after),
+            None => break,
+        }
+    }
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["key"], id.to_string());
+}
+
 /// A gateway with another key for writing, and without the one so far.
 async fn rotated(stage: Stage) -> Stage {
     let store = stage.store.clone();

@@ -1,4 +1,4 @@
-//! One page of a list of keys, bounded in rows, bytes and time.
+//! One page of a list of rows, bounded in rows, bytes and time.
 //!
 //! A store gives whole rows with their answers, of which a list shows nothing. So rows are read a
 //! few at a time, and each answer is dropped before the next rows are read. Whatever ends a page,
@@ -7,11 +7,8 @@
 use std::time::Duration;
 
 use onlyonce_core::{Record, Response, State};
-use onlyonce_store::{Cursor, Filter, ListStore, Page, StoreError};
-use serde_json::Value;
+use onlyonce_store::{Cursor, Filter, ListStore, Listed, Page, StoreError};
 use tokio::time::timeout;
-
-use super::{is_note, view};
 
 /// A page looks at so many times as many rows as it may show: most rows may be notes.
 const ROWS_TIMES: usize = 16;
@@ -36,26 +33,29 @@ const SEARCH_TIME: Duration = Duration::from_secs(10);
 /// rows anyway, and do not say how far they came.
 const CRAWL_TIME: Duration = Duration::from_secs(5);
 
-/// What was found so far.
-pub(super) struct Found {
-    pub(super) keys: Vec<Value>,
+/// What was found so far, as `show` tells it; rows of which it tells nothing are passed over.
+struct Found<T, F> {
+    shown: Vec<T>,
+    show: F,
     /// Where to go on; none before the first row and after the last.
-    pub(super) after: Option<Cursor>,
+    after: Option<Cursor>,
     limit: usize,
     rows: usize,
     bytes: usize,
     step: usize,
 }
 
-/// The next keys of a filter, at most `limit`.
-pub(super) async fn page<S: ListStore>(
+/// The next rows of a filter, at most `limit`, each as `show` tells it, and where to go on.
+pub(crate) async fn page<S: ListStore, T>(
     store: &S,
     filter: &Filter,
     after: Option<Cursor>,
     limit: usize,
-) -> Result<Found, StoreError> {
+    show: impl FnMut(Listed) -> Option<T>,
+) -> Result<(Vec<T>, Option<Cursor>), StoreError> {
     let mut found = Found {
-        keys: Vec::new(),
+        shown: Vec::new(),
+        show,
         after,
         limit,
         rows: 0,
@@ -71,14 +71,14 @@ pub(super) async fn page<S: ListStore>(
             Err(_) => return Err(StoreError::unavailable("no list in time")),
         },
     }
-    Ok(found)
+    Ok((found.shown, found.after))
 }
 
-impl Found {
+impl<T, F: FnMut(Listed) -> Option<T>> Found<T, F> {
     /// Has the store look for rows that match.
     async fn search<S: ListStore>(&mut self, store: &S, filter: &Filter) -> Result<(), StoreError> {
         while self.has_room() && self.rows < self.limit.saturating_mul(ROWS_TIMES) {
-            let step = self.step.min(self.limit - self.keys.len());
+            let step = self.step.min(self.limit - self.shown.len());
             let page = store.list(filter, self.after, step).await?;
             self.take(page, |_| true);
             if self.after.is_none() {
@@ -106,23 +106,23 @@ impl Found {
     }
 
     fn has_room(&self) -> bool {
-        self.keys.len() < self.limit && self.bytes < BYTES_MAX
+        self.shown.len() < self.limit && self.bytes < BYTES_MAX
     }
 
     /// Takes those rows that are wanted; of one that cannot be read there is no record.
     fn take(&mut self, page: Page, is_wanted: impl Fn(Option<&Record>) -> bool) {
         let mut bytes = 0;
         for listed in page.entries {
-            if self.keys.len() >= self.limit {
+            if self.shown.len() >= self.limit {
                 // The rest is for the next page.
                 return;
             }
-            let seen = listed.row.map(|row| *row.record);
+            let record = listed.row.as_ref().ok().map(|row| &*row.record);
             self.rows += 1;
-            bytes += seen.as_ref().map_or(0, size);
+            bytes += record.map_or(0, size);
             self.after = Some(Cursor(listed.id));
-            if is_wanted(seen.as_ref().ok()) && !is_note(&seen) {
-                self.keys.push(view::key(&listed.id, &seen));
+            if is_wanted(record) {
+                self.shown.extend((self.show)(listed));
             }
         }
         self.after = page.next;
