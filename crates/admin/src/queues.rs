@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// The shortest time between two counts.
+/// The shortest time between two counts, and between two questions whether the store answers.
 const PAUSE_MIN: Duration = Duration::from_secs(5);
 
 /// A count is followed by a pause of so many times its own length.
@@ -60,8 +60,8 @@ pub enum Counting {
     Works,
     /// The store answers, and takes too long to list its keys.
     Slow,
-    /// The store cannot be read.
-    Fails(StoreError),
+    /// The store cannot be read, or is not the one that it was.
+    Fails(EngineError),
 }
 
 impl Counting {
@@ -111,58 +111,57 @@ impl Queues {
         }
     }
 
-    /// Counts whenever somebody asked, until told to stop.
+    /// Counts whenever somebody asked and it is time, until told to stop. In between it only asks
+    /// whether the store answers, so that a long pause hides no failure.
     pub(crate) async fn keep_counting<S: Store + ListStore>(
         self: Arc<Self>,
         engine: Engine<S>,
         observer: CountingObserver,
         mut stop: watch::Receiver<bool>,
     ) {
-        let mut before = Counting::Works;
+        let (mut before, mut next_count) = (Counting::Works, Instant::now());
         loop {
             tokio::select! {
                 () = self.asked.notified() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             let started = Instant::now();
-            let now = self.count_once(&engine, started).await;
-            let pause = match now {
-                // Soon, so that its end is seen soon.
-                Counting::Fails(_) => PAUSE_MIN,
-                Counting::Works | Counting::Slow => PAUSE_MIN.max(started.elapsed() * PAUSE_TIMES),
+            let now = match engine.check_store().await {
+                Err(error) => Counting::Fails(error),
+                Ok(_) if started < next_count => before.clone(),
+                Ok(_) => self.count_once(&engine).await,
             };
+            if matches!(now, Counting::Fails(_)) {
+                next_count = started;
+            } else if started >= next_count {
+                next_count = Instant::now() + started.elapsed() * PAUSE_TIMES;
+            }
+            self.note(&now, started);
             if now.differs(&before) {
                 observer(&now);
             }
             before = now;
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(PAUSE_MIN) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
     }
-}
 
-impl Queues {
     /// Counts; what goes wrong leaves the counts as they were.
-    async fn count_once<S: Store + ListStore>(
-        &self,
-        engine: &Engine<S>,
-        started: Instant,
-    ) -> Counting {
-        let now = match count(engine).await {
+    async fn count_once<S: Store + ListStore>(&self, engine: &Engine<S>) -> Counting {
+        match count(engine).await {
             Ok(counts) => {
                 *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = counts;
                 Counting::Works
             }
-            Err(Trouble::Failed(error)) => Counting::Fails(error),
-            // A store that does not answer takes long, too.
-            Err(Trouble::TooLong) => match engine.check_store().await {
-                Ok(_) => Counting::Slow,
-                Err(EngineError::Store(error)) => Counting::Fails(error),
-                Err(error) => Counting::Fails(StoreError::unavailable(error)),
-            },
-        };
+            Err(Trouble::TooLong) => Counting::Slow,
+            Err(Trouble::Failed(error)) => Counting::Fails(error.into()),
+        }
+    }
+
+    /// Remembers since when the store cannot be read.
+    fn note(&self, now: &Counting, started: Instant) {
         let since = self.unreadable_since.lock();
         let mut since = since.unwrap_or_else(PoisonError::into_inner);
         *since = match now {
@@ -171,7 +170,6 @@ impl Queues {
         };
         drop(since);
         self.counted.notify_waiters();
-        now
     }
 }
 

@@ -145,3 +145,16 @@ async fn a_store_that_is_slow_to_count_is_not_called_unreadable() {
     stage.store.faults.filters.store(false, Ordering::SeqCst);
     assert_eq!(told(&stage, 2).await, Counting::Works);
 }
+
+/// After a count that took long the next one is far away. A store that fails meanwhile is noticed.
+#[tokio::test(start_paused = true)]
+async fn a_long_pause_between_counts_hides_no_failure() {
+    let stage = Stage::start().await;
+    stage.store.faults.filters.store(true, Ordering::SeqCst);
+    assert_eq!(told(&stage, 1).await, Counting::Slow);
+    stage.store.faults.all.store(true, Ordering::SeqCst);
+    let since = tokio::time::Instant::now();
+    let failed = told(&stage, 2).await;
+    assert!(matches!(failed, Counting::Fails(_)), "{failed:?}");
+    assert!(since.elapsed() < Duration::from_secs(10));
+}
