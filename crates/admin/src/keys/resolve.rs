@@ -3,6 +3,7 @@
 //! Who, what and why are durable before anything changes; if they cannot be written, nothing
 //! changes. What came of it is written into the same entry afterwards.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,15 +15,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use onlyonce_core::{
-    Command, Decision, Fence, HeaderBlock, Record, RecordId, Resolution, Response, StoredResponse,
-    TombstoneReason, step,
+    Command, Decision, Fence, HeaderBlock, RecordId, Resolution, Response, RouteName,
+    StoredResponse, TombstoneReason, step,
 };
 use onlyonce_engine::EngineError;
-use onlyonce_store::{ListStore, Store};
+use onlyonce_store::{ListStore, Store, StoreError, Version};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{existing, meant, view};
+use super::{Seen, existing, meant, view};
 use crate::admin::Shared;
 use crate::input::{self, Parameters};
 use crate::journal::{Entry, Kind, PENDING, outcome};
@@ -84,10 +85,39 @@ struct Given {
     body_base64: Option<String>,
 }
 
+/// What stands before the version of a row that cannot be read, where others have an execution.
+pub(super) const ROW: &str = "row-";
+
+/// What a person has looked at, and decides about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LookedAt {
+    Execution(Fence),
+    /// A row that cannot be read, by its version.
+    Unreadable(Version),
+}
+
+impl LookedAt {
+    fn read(text: &str) -> Option<Self> {
+        match text.strip_prefix(ROW) {
+            Some(version) => version.parse().ok().map(|it| Self::Unreadable(Version(it))),
+            None => Fence::from_hex(text).map(Self::Execution),
+        }
+    }
+}
+
+impl fmt::Display for LookedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Execution(fence) => write!(f, "{fence}"),
+            Self::Unreadable(version) => write!(f, "{ROW}{version}"),
+        }
+    }
+}
+
 /// A decision that can be carried out.
 struct Change {
     id: RecordId,
-    fence: Fence,
+    about: LookedAt,
     resolution: Resolution,
     reason: String,
     who: Operator,
@@ -102,10 +132,10 @@ pub(crate) async fn resolve<S: Store + ListStore>(
     operator.must(Right::Change)?;
     Parameters::read(request.uri(), &[])?;
     let asked: Asked = input::json(request).await?;
-    let (fence, resolution, reason) = understood(asked)?;
+    let (about, resolution, reason) = understood(asked)?;
     let change = Change {
         id: meant(&shared, id).await?,
-        fence,
+        about,
         resolution,
         reason,
         who: operator,
@@ -126,20 +156,21 @@ pub(crate) async fn resolve<S: Store + ListStore>(
 
 impl Change {
     async fn carry_out<S: Store + ListStore>(self, shared: &Shared<S>) -> Result<Value, Problem> {
-        let record = match existing(shared, &self.id).await? {
-            Ok(record) => record,
-            Err(error) => return Err(Code::NotAllowed.because(error.to_string())),
-        };
-        self.must_be_possible(shared, &record)?;
-        let mut entry = self.entry(&record, shared.engine.now().as_millis());
+        let seen = existing(shared, &self.id).await?;
+        self.must_be_possible(shared, &seen)?;
+        let route = seen.map(|record| record.route).unwrap_or_default();
+        let mut entry = self.entry(&route, shared.engine.now().as_millis());
         let place = shared.journal.append(&entry).await.map_err(|error| {
             Code::StoreUnavailable.because(format!(
                 "nothing was changed, because it could not be written down first: {error}"
             ))
         })?;
         let held = shared.journal.take_in_hand(self.id);
-        let resolved = shared.engine.resolve(&self.id, self.fence, self.resolution);
-        let resolved = resolved.await;
+        let (engine, id) = (&shared.engine, &self.id);
+        let resolved = match self.about {
+            LookedAt::Execution(fence) => engine.resolve(id, fence, self.resolution).await,
+            LookedAt::Unreadable(version) => engine.forget_unreadable(id, version).await,
+        };
         drop(held);
         entry.outcome = match &resolved {
             Ok(decision) => outcome(*decision).into(),
@@ -165,22 +196,35 @@ impl Change {
     fn must_be_possible<S: Store + ListStore>(
         &self,
         shared: &Shared<S>,
-        record: &Record,
+        seen: &Seen,
     ) -> Result<(), Problem> {
-        let policy = shared.engine.policies().of(&record.route);
-        let command = Command::Resolve {
-            fence: self.fence,
-            resolution: self.resolution.clone(),
+        let decision = match (seen, self.about) {
+            (Ok(record), LookedAt::Execution(fence)) => {
+                let policy = shared.engine.policies().of(&record.route);
+                let resolution = self.resolution.clone();
+                let command = Command::Resolve { fence, resolution };
+                step(policy, Some(record), &command, shared.engine.now()).0
+            }
+            (Err(StoreError::Corrupt { version, .. }), LookedAt::Unreadable(about))
+                if self.resolution == Resolution::Forget && *version == about =>
+            {
+                Decision::Settled
+            }
+            (Ok(_), LookedAt::Unreadable(_)) => Decision::Fenced,
+            (Err(error), _) => {
+                return Err(Code::NotAllowed.because(format!(
+                    "{error}; it can only be forgotten, as the row that it is shown as"
+                )));
+            }
         };
-        let (decision, _) = step(policy, Some(record), &command, shared.engine.now());
         refusal(decision).map_or(Ok(()), Err)
     }
 
-    fn entry(&self, record: &Record, at_ms: u64) -> Entry {
+    fn entry(&self, route: &RouteName, at_ms: u64) -> Entry {
         let forgets = self.resolution == Resolution::Forget;
         Entry {
             key: self.id.to_string(),
-            route: record.route.to_string(),
+            route: route.to_string(),
             at_ms,
             who: format!("operator:{}", self.who.name),
             what: if forgets { "forgotten" } else { "resolved" }.into(),
@@ -188,7 +232,7 @@ impl Change {
             reason: self.reason.clone(),
             outcome: PENDING.into(),
             source: Kind::Operator,
-            execution: Some(self.fence.to_string()),
+            execution: Some(self.about.to_string()),
         }
     }
 }
@@ -229,9 +273,12 @@ fn invalid<T>(detail: impl Into<String>) -> Result<T, Problem> {
     Err(Code::InvalidRequest.because(detail))
 }
 
-fn understood(asked: Asked) -> Result<(Fence, Resolution, String), Problem> {
-    let Some(fence) = Fence::from_hex(&asked.execution) else {
-        return invalid("`execution` is the 32 digits that the key shows under that name");
+fn understood(asked: Asked) -> Result<(LookedAt, Resolution, String), Problem> {
+    let Some(about) = LookedAt::read(&asked.execution) else {
+        return invalid(
+            "`execution` is what the key shows under that name: 32 digits, or row-VERSION for a row \
+             that cannot be read",
+        );
     };
     let reason = asked.reason.trim().to_owned();
     if reason.is_empty() || reason.chars().count() > REASON_CHARS_MAX {
@@ -252,7 +299,7 @@ fn understood(asked: Asked) -> Result<(Fence, Resolution, String), Problem> {
         (Action::Forget, None) => Resolution::Forget,
         (Action::AskAgain, None) => Resolution::AskAgain,
     };
-    Ok((fence, resolution, reason))
+    Ok((about, resolution, reason))
 }
 
 fn response(given: Given) -> Result<StoredResponse, Problem> {

@@ -5,10 +5,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onlyonce_core::{Record, RecordId, Response, State, StoredResponse, Timestamp};
 use onlyonce_engine::Engine;
-use onlyonce_store::Store;
+use onlyonce_store::{Store, StoreError};
 use serde_json::{Value, json};
 
 use super::Seen;
+use super::resolve::ROW;
 
 /// What stands for a value that is not shown.
 const MASK: &str = "…";
@@ -17,7 +18,13 @@ const MASK: &str = "…";
 pub(super) fn key(id: &RecordId, seen: &Seen) -> Value {
     let record = match seen {
         Ok(record) => record,
-        Err(error) => return unreadable(id, &error.to_string()),
+        Err(error) => {
+            let row = match error {
+                StoreError::Corrupt { version, .. } => format!("{ROW}{version}"),
+                _ => String::new(),
+            };
+            return not_shown(id, &row, &error.to_string());
+        }
     };
     json!({
         "id": id.to_string(),
@@ -37,6 +44,10 @@ pub(super) fn key(id: &RecordId, seen: &Seen) -> Value {
 
 /// A key that cannot be shown, and why not.
 pub(super) fn unreadable(id: &RecordId, reason: &str) -> Value {
+    not_shown(id, "", reason)
+}
+
+fn not_shown(id: &RecordId, execution: &str, reason: &str) -> Value {
     json!({
         "id": id.to_string(),
         "state": "unreadable",
@@ -46,7 +57,7 @@ pub(super) fn unreadable(id: &RecordId, reason: &str) -> Value {
         "created_at_ms": 0,
         "updated_at_ms": 0,
         "deadline_ms": null,
-        "execution": "",
+        "execution": execution,
         "response_schema": 0,
         "unknown": null,
         "unreadable": reason,

@@ -50,6 +50,8 @@ pub(crate) struct Faults {
     looks: AtomicBool,
     /// Every list with a condition: it never ends.
     pub(crate) filters: AtomicBool,
+    /// A row that cannot be read.
+    pub(crate) damaged: Mutex<Option<RecordId>>,
 }
 
 /// The memory store, with faults.
@@ -77,7 +79,16 @@ impl Store for Shaky {
 
     async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
         self.check(&self.faults.looks)?;
-        self.rows.load(id).await
+        let row = self.rows.load(id).await?;
+        match &row {
+            Some(row) if *self.faults.damaged.lock().unwrap() == Some(*id) => {
+                Err(StoreError::Corrupt {
+                    version: row.version,
+                    reason: "flipped".into(),
+                })
+            }
+            _ => Ok(row),
+        }
     }
 
     async fn swap(

@@ -7,7 +7,7 @@ use onlyonce_engine::{Finished, Reply};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::kit::{READER, Stage};
+use crate::kit::{CHANGER, READER, Stage};
 
 async fn state(stage: &Stage, id: &onlyonce_core::RecordId) -> Option<StateKind> {
     stage.record(id).await.map(|record| record.state.kind())
@@ -72,6 +72,41 @@ async fn a_change_whose_key_cannot_be_looked_at_is_done_and_not_forgotten() {
     let why = done["key"]["unreadable"].as_str().unwrap();
     assert!(why.contains("told to fail"), "{why}");
     assert_eq!(state(&stage, &id).await, Some(StateKind::Completed));
+}
+
+/// Nobody can tell what such a row says, so it waits for a person, who can only remove it.
+#[tokio::test]
+async fn a_row_that_cannot_be_read_can_be_forgotten_and_nothing_else() {
+    let stage = Stage::start().await;
+    let id = stage.dead_letter("a").await;
+    let execution = stage.record(&id).await.unwrap().fence.to_string();
+    *stage.store.faults.damaged.lock().unwrap() = Some(id);
+    let path = format!("/api/v1/keys/{id}");
+    let shown = stage.get(&path, READER).await.json();
+    assert_eq!(shown["state"], "unreadable");
+    let row = shown["execution"].as_str().unwrap().to_owned();
+    assert!(row.starts_with("row-"), "{row}");
+    let resolve = format!("{path}/resolve");
+    let change = |execution: &str, action: &str| json!({ "execution": execution, "action": action, "reason": "why" });
+    let refused = [
+        (change(&row, "released"), "not_allowed"),
+        (change(&execution, "forget"), "not_allowed"),
+        (change("row-1", "forget"), "not_allowed"),
+    ];
+    for (body, code) in refused {
+        let answer = stage.post(&resolve, CHANGER, &body).await;
+        answer.assert_problem(409, code);
+    }
+    let body = change(&row, "forget");
+    let done = stage.post(&resolve, CHANGER, &body).await.json();
+    assert_eq!(done["decision"], "settled");
+    *stage.store.faults.damaged.lock().unwrap() = None;
+    assert_eq!(state(&stage, &id).await, None);
+    let audit = format!("/api/v1/audit?key={id}");
+    let audit = stage.get(&audit, READER).await.json();
+    let entries = audit["entries"].as_array().unwrap();
+    let forgotten = entries.iter().find(|entry| entry["action"] == "forget");
+    assert_eq!(forgotten.unwrap()["execution"], row);
 }
 
 /// What is never stored of an upstream's answer is not taken from an operator: every retry would get
