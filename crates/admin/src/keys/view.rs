@@ -19,9 +19,10 @@ pub(super) fn key(id: &RecordId, seen: &Seen) -> Value {
     let record = match seen {
         Ok(record) => record,
         Err(error) => {
-            let row = match error {
-                StoreError::Corrupt { version, .. } => format!("{ROW}{version}"),
-                _ => String::new(),
+            let row = if let StoreError::Corrupt { version, .. } = error {
+                format!("{ROW}{version}")
+            } else {
+                String::new()
             };
             return not_shown(id, &row, &error.to_string());
         }
