@@ -12,6 +12,10 @@ use crate::url;
 
 const MIB: u64 = 1024 * 1024;
 
+/// How much longer than the server's own limit an answer may take before the connection is given
+/// up: the way there and back, and the commit.
+const ANSWER_MARGIN: Duration = Duration::from_secs(1);
+
 /// Whether and how the line to the server is encrypted. The names are libpq's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SslMode {
@@ -128,6 +132,11 @@ impl PostgresOptions {
             return Ok(());
         };
         Err(wrong.into())
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.statement_timeout + ANSWER_MARGIN
     }
 
     /// Where the server is, for messages.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::task::AbortHandle;
@@ -26,6 +27,12 @@ const SWAP_ARGUMENTS: usize = 27;
 /// How many unanswered statements of one slot the server may still work on before that slot makes
 /// no new connection. More than one, because a line that broke says nothing about the server.
 const STALLED_MAX: usize = 2;
+
+/// When the system asks whether the other side of a quiet connection is still there. The default
+/// of two hours is longer than a firewall remembers it.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
 
 /// Makes connections.
 pub(crate) struct Connector {
@@ -63,6 +70,14 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    /// Without this the driver would wait for the answers that are due, for ever if the line
+    /// swallows them, and the server would keep a backend for it.
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
 impl Connector {
     pub(crate) fn new(options: &PostgresOptions) -> Result<Self, OpenError> {
         options.check().map_err(OpenError::Url)?;
@@ -73,6 +88,7 @@ impl Connector {
             SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Mode::Require,
         };
         options.config.ssl_mode(mode);
+        notice_silence(&mut options);
         if options.config.get_hosts().len() > 1 {
             // The one that takes writes. A single host is looked at anyway, with a better message.
             let writable = TargetSessionAttrs::ReadWrite;
@@ -295,6 +311,16 @@ impl Connector {
             reason,
         }
     }
+}
+
+/// Has the system end a connection whose other side is silent, also one that waits for nothing.
+fn notice_silence(options: &mut PostgresOptions) {
+    let patience = options.patience();
+    let config = &mut options.config;
+    config.tcp_user_timeout(patience);
+    config.keepalives_idle(KEEPALIVE_IDLE);
+    config.keepalives_interval(KEEPALIVE_INTERVAL);
+    config.keepalives_retries(KEEPALIVE_RETRIES);
 }
 
 pub(crate) fn server_error(

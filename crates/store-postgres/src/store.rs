@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use onlyonce_core::{Record, RecordId, Timestamp};
 use onlyonce_store::{
@@ -25,10 +24,6 @@ const LARGE_ROW_BYTES: u64 = 64 * 1024;
 
 /// Large rows are counted in these units, so that the count fits the semaphore.
 const PERMIT_BYTES: u64 = 1024;
-
-/// How much longer than the server's own limit an answer may take before the connection is given
-/// up: the way there and back, and the commit.
-const ANSWER_MARGIN: Duration = Duration::from_secs(1);
 
 /// The store in a `PostgreSQL` database. Clones share it; several processes may use one database.
 #[derive(Clone)]
@@ -62,7 +57,7 @@ impl PostgresStore {
         let connector = Arc::new(Connector::new(options)?);
         let (first, _) = connector.session(&[]).await?;
         let options = options.clone();
-        let patience = options.statement_timeout + ANSWER_MARGIN;
+        let patience = options.patience();
         let reader_count = (options.pool / 4).max(1);
         let lane_count = options.pool.saturating_sub(reader_count).max(1);
         let queue = Arc::new(Queue::default());

@@ -1,0 +1,84 @@
+//! Which server a connection leads to: one that is silent is left, and nothing is left behind there.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is how a test speaks"
+)]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::{client, migrated, options};
+use onlyonce_conformance::servers::postgres::url_at;
+use onlyonce_store_postgres::{OpenError, PostgresStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A line that passes the login, and swallows every query.
+async fn swallow_queries(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (client, _) = listener.accept().await.unwrap();
+            let server = TcpStream::connect(server).await.unwrap();
+            let (from_client, mut to_client) = client.into_split();
+            let (mut from_server, to_server) = server.into_split();
+            tokio::spawn(async move { login(from_client, to_server).await });
+            tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+            });
+        }
+    });
+    address
+}
+
+/// Passes what a client sends up to its first query. Whoever ends the connection is heard.
+async fn login(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> Option<()> {
+    // The first message has no type.
+    let mut tag = None;
+    loop {
+        let length = from.read_u32().await.ok()?;
+        let mut rest = vec![0; length as usize - 4];
+        from.read_exact(&mut rest).await.ok()?;
+        if tag.is_none_or(|tag| tag == b'p') {
+            to.write_all(tag.as_slice()).await.ok()?;
+            to.write_all(&length.to_be_bytes()).await.ok()?;
+            to.write_all(&rest).await.ok()?;
+        }
+        tag = Some(from.read_u8().await.ok()?);
+    }
+}
+
+/// A gateway that tries again and again must not fill the server with connections that it gave up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_hangs_after_the_login_is_closed() {
+    const TRIES: usize = 5;
+    let server = migrated().await;
+    let address = swallow_queries(server.address()).await;
+    let url = format!("{}?sslmode=disable&application_name=hung", url_at(address));
+    let mut options = options(&url);
+    options.connect_timeout = Duration::from_millis(300);
+    for _ in 0..TRIES {
+        let error = PostgresStore::open(&options).await.unwrap_err();
+        assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    }
+    let operator = client(&server).await;
+    let gone = async {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hung'";
+        while operator
+            .query_one(count, &[])
+            .await
+            .unwrap()
+            .get::<_, i64>(0)
+            > 0
+        {}
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
+    gone.expect("the server is told that they are over");
+}
