@@ -153,6 +153,41 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether another host may do better: this one was not reached, lets nobody in, or is not
+    /// the one that takes writes.
+    pub(crate) fn is_of_this_host(&self) -> bool {
+        match self {
+            Self::Unreachable { .. }
+            | Self::Login { .. }
+            | Self::NoDatabase { .. }
+            | Self::ReadOnly { .. }
+            | Self::Server { .. } => true,
+            Self::Url(_)
+            | Self::Tls(_)
+            | Self::Unsafe { .. }
+            | Self::Unfit { .. }
+            | Self::SharedSchema { .. }
+            | Self::Stalled { .. }
+            | Self::OldSchema { .. }
+            | Self::NewerSchema { .. }
+            | Self::ChangedMigration { .. }
+            | Self::Permission { .. } => false,
+        }
+    }
+
+    /// Of several hosts' errors the one that names something to change is shown: that a host is
+    /// down, or a standby, may be as it should be.
+    pub(crate) fn tells_as_much_as(&self, other: &Self) -> bool {
+        let rank = |error: &Self| {
+            let is_down = matches!(error, Self::Unreachable { .. });
+            let is_standby = matches!(error, Self::ReadOnly { .. });
+            u8::from(!is_down) + u8::from(!is_down && !is_standby)
+        };
+        rank(self) >= rank(other)
+    }
+}
+
 /// What a failed request proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {

@@ -5,15 +5,15 @@ use std::sync::PoisonError;
 use tokio_postgres::SimpleQueryRow;
 
 use crate::OpenError;
-use crate::session::Connector;
+use crate::connector::{Connector, unfit};
 
 /// `gen_random_uuid` came with 13.
 const SERVER_VERSION_MIN: u32 = 130_000;
 
 impl Connector {
     /// Looks at what a session asked its server, in the order of its columns.
-    pub(crate) fn judge(&self, row: &SimpleQueryRow) -> Result<(), OpenError> {
-        let place = || self.options.place();
+    pub(crate) fn judge(&self, row: &SimpleQueryRow, place: &str) -> Result<(), OpenError> {
+        let place = || place.to_owned();
         let read_only = |reason| OpenError::ReadOnly {
             place: place(),
             reason,
@@ -42,11 +42,11 @@ impl Connector {
             let reason = format!(
                 "the database has the encoding {encoding}: use one that was created with ENCODING 'UTF8'"
             );
-            return Err(self.unfit(reason));
+            return Err(unfit(&place(), reason));
         }
         let version: u32 = row.get(6).and_then(|text| text.parse().ok()).unwrap_or(0);
         if version < SERVER_VERSION_MIN {
-            return Err(self.unfit("PostgreSQL 13 or newer is needed".into()));
+            return Err(unfit(&place(), "PostgreSQL 13 or newer is needed".into()));
         }
         if row.get(7) == Some("true") {
             let found = OpenError::SharedSchema {

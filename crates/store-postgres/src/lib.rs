@@ -15,7 +15,8 @@
 //! | `url`, `options` | every limit, with its default and the reason for it |
 //! | `error` | one line that names what to change; what a failure proves |
 //! | `migrate` | the schema, from the files in `migrations` |
-//! | `session`, `judge`, `tls` | one connection, looked at before it is used |
+//! | `connector`, `hosts`, `judge`, `tls` | to which server a connection is made, and to which not |
+//! | `link`, `session` | one connection, and what is prepared on it |
 //! | `slot`, `backend` | a place for one, made anew when it is lost; what the server still does for a lost one |
 //! | `columns`, `lines` | a record as columns that people can read |
 //! | `queue`, `lane` | many swaps become one statement |
@@ -24,10 +25,13 @@
 
 mod backend;
 mod columns;
+mod connector;
 mod error;
+mod hosts;
 mod judge;
 mod lane;
 mod lines;
+mod link;
 mod list;
 mod migrate;
 mod options;

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use crate::session::{Connector, server_error};
+use crate::connector::{Connector, server_error};
 use crate::{OpenError, PostgresOptions};
 
 /// One step of the schema.

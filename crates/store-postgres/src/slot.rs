@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use crate::OpenError;
 use crate::backend::Backend;
+use crate::connector::Connector;
 use crate::error::{Failure, failure};
-use crate::session::{Connector, Session};
+use crate::session::Session;
 
 /// The first pause: a server that restarts is back within a second or so.
 const PAUSE_MIN: Duration = Duration::from_millis(20);

@@ -12,10 +12,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::columns::{self, NewRow, millis};
+use crate::connector::Connector;
 use crate::error::{Failure, failure};
 use crate::lane::{LOCKED_PAUSE_MIN, Lane};
 use crate::queue::{Entry, Queue, Room};
-use crate::session::Connector;
 use crate::slot::{ReadError, Readers, Slot};
 use crate::{OpenError, PostgresOptions, list};
 

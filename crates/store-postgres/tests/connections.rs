@@ -114,7 +114,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_used() {
         .url()
         .replace(&primary.address().to_string(), &places);
     let error = refused(&url).await;
-    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    assert!(matches!(error, OpenError::ReadOnly { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -13,11 +13,41 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::{client, migrated, options};
-use onlyonce_conformance::servers::postgres::url_at;
+use onlyonce_conformance::servers::postgres::{Postgres, url_at};
+use onlyonce_conformance::suite::samples::{at, executing, id};
+use onlyonce_store::{Store, StoreError, Swap};
 use onlyonce_store_postgres::{OpenError, PostgresStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+
+/// Far more than any of these limits; a test that needs it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The URL of several servers, in this order.
+fn url_of(servers: &[&Postgres]) -> String {
+    let places: Vec<_> = servers.iter().map(|server| server.address()).collect();
+    let places: Vec<_> = places.iter().map(ToString::to_string).collect();
+    let first = servers[0];
+    let one = first.address().to_string();
+    first.url().replace(&one, &places.join(","))
+}
+
+async fn claim(store: &PostgresStore, number: u64) -> Result<Swap, StoreError> {
+    let claim = executing(number, at(5_000));
+    store.swap(&id(number), None, Some(&claim)).await
+}
+
+/// Claims until one gets through.
+async fn until_it_works(store: &PostgresStore, number: u64) {
+    let trying = async {
+        while claim(store, number).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let works = tokio::time::timeout(PATIENCE, trying).await;
+    works.expect("the store is back");
+}
 
 /// A line that passes the login, and swallows every query.
 async fn swallow_queries(server: SocketAddr) -> SocketAddr {
@@ -81,4 +111,23 @@ async fn a_connection_that_hangs_after_the_login_is_closed() {
     };
     let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
     gone.expect("the server is told that they are over");
+}
+
+/// A host that neither answers nor refuses, such as one whose power is cut, must not stand before
+/// the one that was promoted in its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_host_does_not_stand_before_the_others() {
+    let (silent, server) = (migrated().await, migrated().await);
+    let mut options = options(&url_of(&[&silent, &server]));
+    options.connect_timeout = Duration::from_millis(500);
+    options.statement_timeout = Duration::from_millis(500);
+    let store = PostgresStore::open(&options).await.unwrap();
+    let _ = claim(&store, 1).await.unwrap();
+    silent.freeze();
+    until_it_works(&store, 2).await;
+    assert!(store.load(&id(2)).await.unwrap().is_some());
+    let opened = PostgresStore::open(&options).await.unwrap();
+    assert!(opened.load(&id(2)).await.unwrap().is_some());
+    assert!(opened.load(&id(1)).await.unwrap().is_none());
+    silent.thaw();
 }
