@@ -8,12 +8,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use rustls::ClientConfig;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::backend::{self, Backend};
 use crate::error::{chain, said};
+use crate::history::{self, History, Latest};
 use crate::hosts::{Hosts, Server};
 use crate::link::Link;
 use crate::options::{PostgresOptions, SslMode};
@@ -30,8 +32,9 @@ pub(crate) struct Connector {
     pub(crate) options: PostgresOptions,
     hosts: Hosts,
     tls: Option<Arc<ClientConfig>>,
-    /// What was found and accepted, because the options say so.
-    pub(crate) accepted: Mutex<BTreeSet<String>>,
+    latest: Latest,
+    /// What an operator should know: also what was accepted because the options say so.
+    pub(crate) warnings: Mutex<BTreeSet<String>>,
 }
 
 impl Connector {
@@ -52,7 +55,8 @@ impl Connector {
             options: options.clone(),
             hosts: Hosts::new(options),
             tls,
-            accepted: Mutex::default(),
+            latest: Latest::default(),
+            warnings: Mutex::default(),
         })
     }
 
@@ -155,7 +159,42 @@ impl Connector {
             }
         };
         link.backend = self.look(&link.client, place).await?;
+        let history = self.history(&link.client).await?;
+        if history.is_none() && self.hosts.len() > 1 {
+            self.warn(format!(
+                "PostgreSQL at {place} does not say which timeline it is on: after a failover a primary from before could not be told from the new one"
+            ));
+        }
+        self.latest.admit(place, history, &link.driver)?;
         Ok(link)
+    }
+
+    /// Whose history the server's is. A managed one may refuse to say.
+    async fn history(&self, client: &Client) -> Result<Option<History>, OpenError> {
+        match client.simple_query(history::ASK).await {
+            Ok(answer) => Ok(first_row(&answer).and_then(History::read)),
+            Err(error) if error.as_db_error().is_some() => Ok(None),
+            Err(error) => Err(self.server_error("asking for its timeline", &error)),
+        }
+    }
+
+    /// Looks at every host, so that the highest timeline of all is known before one is used: which
+    /// of two that take writes is the right one cannot be seen from one of them.
+    ///
+    /// # Errors
+    /// When they are not copies of one server.
+    pub(crate) async fn survey(self: &Arc<Self>) -> Result<(), OpenError> {
+        if self.hosts.len() < 2 {
+            return Ok(());
+        }
+        let mut looks = JoinSet::new();
+        for server in self.hosts.in_turn().cloned() {
+            let connector = Arc::clone(self);
+            looks.spawn(async move { connector.reach(&server).await.err() });
+        }
+        let found = looks.join_all().await.into_iter().flatten();
+        let mut others = found.filter(|error| matches!(error, OpenError::OtherServer { .. }));
+        others.next().map_or(Ok(()), Err)
     }
 
     /// Sets the session up and looks at the server, in one round trip.
@@ -184,13 +223,8 @@ impl Connector {
         );
         let asked = client.simple_query(&setup).await;
         let answer = asked.map_err(|error| self.server_error("setting a session up", &error))?;
-        let row = answer.iter().find_map(|message| {
-            let SimpleQueryMessage::Row(row) = message else {
-                return None;
-            };
-            Some(row)
-        });
-        let row = row.ok_or_else(|| unfit(place, "it does not answer a plain query".into()))?;
+        let row = first_row(&answer)
+            .ok_or_else(|| unfit(place, "it does not answer a plain query".into()))?;
         self.judge(row, place)?;
         if row.get(4) == Some("off") {
             let asked = client.batch_execute("SET synchronous_commit = on").await;
@@ -212,6 +246,15 @@ impl Connector {
         let reason = format!("no connection within {patience:?}");
         OpenError::Unreachable { place, reason }
     }
+}
+
+fn first_row(answer: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
+    answer.iter().find_map(|message| {
+        let SimpleQueryMessage::Row(row) = message else {
+            return None;
+        };
+        Some(row)
+    })
 }
 
 fn refused(place: &str, error: &tokio_postgres::Error) -> OpenError {

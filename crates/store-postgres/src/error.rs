@@ -55,6 +55,26 @@ pub enum OpenError {
         /// How that shows.
         reason: &'static str,
     },
+    /// It is not the server that was used before.
+    #[error(
+        "PostgreSQL at {place} is not the server that has the keys, nor a copy of it, or does not say: requests that ran there would run again here; check the hosts in the store URL, and if this is the right one, start onlyonce again"
+    )]
+    OtherServer {
+        /// Host and port.
+        place: String,
+    },
+    /// It is the server that another one was promoted in place of.
+    #[error(
+        "PostgreSQL at {place} is on timeline {found}, and the keys are on timeline {known}: it is a primary from before a failover, where requests would run again; stop it, or make it a standby of the new one"
+    )]
+    OldTimeline {
+        /// Host and port.
+        place: String,
+        /// Its timeline.
+        found: u32,
+        /// The highest timeline that was seen.
+        known: u32,
+    },
     /// It would lose what it acknowledged.
     #[error(
         "PostgreSQL at {place} has {setting}: after a crash it may have lost claims that were acknowledged, and requests would run twice; set {remedy} in postgresql.conf, or accept that with unsafe_settings=allow in the store URL"
@@ -162,6 +182,8 @@ impl OpenError {
             | Self::Login { .. }
             | Self::NoDatabase { .. }
             | Self::ReadOnly { .. }
+            | Self::OtherServer { .. }
+            | Self::OldTimeline { .. }
             | Self::Server { .. } => true,
             Self::Url(_)
             | Self::Tls(_)

@@ -63,15 +63,19 @@ impl Connector {
         if !is_allowed {
             return Err(found);
         }
-        let warning = format!("allowed in the store URL: {found}");
-        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        accepted.insert(warning);
+        self.warn(format!("allowed in the store URL: {found}"));
         Ok(())
     }
 
-    /// What was found and accepted, on any connection so far.
+    /// Keeps something that an operator should know.
+    pub(crate) fn warn(&self, warning: String) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.insert(warning);
+    }
+
+    /// What was found, on any connection so far.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        accepted.iter().cloned().collect()
+        let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.iter().cloned().collect()
     }
 }

@@ -15,7 +15,7 @@
 //! | `url`, `options` | every limit, with its default and the reason for it |
 //! | `error` | one line that names what to change; what a failure proves |
 //! | `migrate` | the schema, from the files in `migrations` |
-//! | `connector`, `hosts`, `judge`, `tls` | to which server a connection is made, and to which not |
+//! | `connector`, `hosts`, `history`, `judge`, `tls` | to which server a connection is made, and to which not |
 //! | `link`, `session` | one connection, and what is prepared on it |
 //! | `slot`, `backend` | a place for one, made anew when it is lost; what the server still does for a lost one |
 //! | `columns`, `lines` | a record as columns that people can read |
@@ -27,6 +27,7 @@ mod backend;
 mod columns;
 mod connector;
 mod error;
+mod history;
 mod hosts;
 mod judge;
 mod lane;

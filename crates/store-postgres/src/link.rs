@@ -13,7 +13,7 @@ pub(crate) struct Link {
     pub(crate) backend: Option<Backend>,
     /// Which of the hosts it leads to.
     pub(crate) host: usize,
-    driver: AbortHandle,
+    pub(crate) driver: AbortHandle,
 }
 
 impl Link {

@@ -4,6 +4,7 @@
 //! may go on. So instances are replaced one by one: migrate first, then restart each.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
@@ -69,7 +70,8 @@ pub struct Migrated {
 /// When the server cannot be used, the schema is newer than this build, or a step was applied
 /// with another content.
 pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, OpenError> {
-    let connector = Connector::new(options)?;
+    let connector = Arc::new(Connector::new(options)?);
+    connector.survey().await?;
     let link = connector.link().await?;
     let client = &link.client;
     let failed = |what| move |error| server_error(options, what, &error);

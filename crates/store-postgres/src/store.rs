@@ -55,6 +55,7 @@ impl PostgresStore {
     /// [`migrate`](crate::migrate).
     pub async fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
         let connector = Arc::new(Connector::new(options)?);
+        connector.survey().await?;
         let (first, _) = connector.session(&[]).await?;
         let options = options.clone();
         let patience = options.patience();

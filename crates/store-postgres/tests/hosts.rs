@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::{client, migrated, options};
-use onlyonce_conformance::servers::postgres::{Postgres, url_at};
+use onlyonce_conformance::servers::postgres::{Postgres, PostgresOptions as ServerOptions, url_at};
 use onlyonce_conformance::suite::samples::{at, executing, id};
 use onlyonce_store::{Store, StoreError, Swap};
 use onlyonce_store_postgres::{OpenError, PostgresStore};
@@ -130,4 +130,87 @@ async fn a_silent_host_does_not_stand_before_the_others() {
     assert!(opened.load(&id(2)).await.unwrap().is_some());
     assert!(opened.load(&id(1)).await.unwrap().is_none());
     silent.thaw();
+}
+
+/// A primary, and a standby with the same data, which can be promoted.
+async fn primary_and_standby() -> (Postgres, Postgres) {
+    let mut primary = migrated().await;
+    primary.stop();
+    let standby = ServerOptions {
+        standby: true,
+        ..ServerOptions::default()
+    };
+    let standby = primary.copy(&standby);
+    primary.restart();
+    (primary, standby)
+}
+
+async fn promote(standby: &Postgres) {
+    let operator = client(standby).await;
+    let promote = "SELECT pg_promote(wait => true)";
+    assert!(
+        operator
+            .query_one(promote, &[])
+            .await
+            .unwrap()
+            .get::<_, bool>(0)
+    );
+}
+
+/// The primary from before a failover comes back as it was: it knows nothing of the keys that were
+/// settled since, and they would run again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_from_before_a_failover_is_refused() {
+    let (mut old, mut new) = primary_and_standby().await;
+    let options = options(&url_of(&[&old, &new]));
+    let store = PostgresStore::open(&options).await.unwrap();
+    until_it_works(&store, 1).await;
+    old.kill();
+    promote(&new).await;
+    until_it_works(&store, 2).await;
+    old.restart();
+    new.stop();
+    let refused = async {
+        loop {
+            match claim(&store, 3).await {
+                Err(error) if error.to_string().contains("timeline 1") => return,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Ok(swap) => panic!("{swap:?} on the old primary"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    assert!(store.load(&id(2)).await.is_err());
+    new.restart();
+    until_it_works(&store, 4).await;
+    assert!(store.load(&id(2)).await.unwrap().is_some());
+}
+
+/// A gateway that is started while both take writes uses the one that was promoted.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_primaries_the_later_timeline_is_used() {
+    let (old, new) = primary_and_standby().await;
+    promote(&new).await;
+    for url in [url_of(&[&old, &new]), url_of(&[&new, &old])] {
+        let store = PostgresStore::open(&options(&url)).await.unwrap();
+        let _ = claim(&store, 1).await.unwrap();
+    }
+    let alone = PostgresStore::open(&options(&old.url())).await.unwrap();
+    assert_eq!(alone.load(&id(1)).await.unwrap(), None);
+}
+
+/// A managed server may refuse to say: then it is used as before, with a warning where it matters.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_say_its_timeline_is_used() {
+    let server = migrated().await;
+    let hide = "ALTER FUNCTION pg_catalog.pg_control_system() RENAME TO hidden";
+    client(&server).await.batch_execute(hide).await.unwrap();
+    let (one, two) = (server.url(), url_of(&[&server, &server]));
+    for (url, is_told) in [(one, false), (two, true)] {
+        let store = PostgresStore::open(&options(&url)).await.unwrap();
+        let warnings = store.warnings();
+        let told = warnings.iter().any(|line| line.contains("timeline"));
+        assert_eq!(told, is_told, "{warnings:?}");
+        assert!(claim(&store, 1).await.is_ok());
+    }
 }

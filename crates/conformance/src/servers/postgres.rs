@@ -70,16 +70,28 @@ impl Postgres {
     /// When it cannot be started.
     #[must_use]
     pub fn with(options: &PostgresOptions) -> Self {
+        Self::on_copy_of(&template(), options)
+    }
+
+    /// Starts another server on a copy of this one's data, which must be stopped. As a standby it
+    /// can be promoted, and is then on the next timeline.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn copy(&self, options: &PostgresOptions) -> Self {
+        assert!(self.process.is_none(), "a running server's data is no copy");
+        Self::on_copy_of(&self.data(), options)
+    }
+
+    fn on_copy_of(data: &Path, options: &PostgresOptions) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut server = Self {
             process: None,
             folder,
             port: free_port(),
         };
-        run(Command::new("cp")
-            .arg("-a")
-            .arg(template())
-            .arg(server.data()));
+        run(Command::new("cp").arg("-a").arg(data).arg(server.data()));
         server.configure(options);
         own(server.folder.path());
         server.launch();
