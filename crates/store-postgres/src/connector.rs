@@ -11,11 +11,11 @@ use rustls::ClientConfig;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{Config, NoTls};
 
 use crate::backend::{self, Backend};
 use crate::error::{chain, said};
-use crate::history::{self, History, Latest};
+use crate::history::Latest;
 use crate::hosts::{Hosts, Server};
 use crate::link::Link;
 use crate::options::{PostgresOptions, SslMode};
@@ -158,9 +158,9 @@ impl Connector {
                 Link::new(client, connection, host)
             }
         };
-        link.backend = self.look(&link.client, place).await?;
+        (link.backend, link.state) = self.look(&link.client, place).await?;
         let history = self.history(&link.client).await?;
-        if history.is_none() && self.hosts.len() > 1 {
+        if history.is_none() && self.has_several_hosts() {
             self.warn(format!(
                 "PostgreSQL at {place} does not say which timeline it is on: after a failover a primary from before could not be told from the new one"
             ));
@@ -169,13 +169,8 @@ impl Connector {
         Ok(link)
     }
 
-    /// Whose history the server's is. A managed one may refuse to say.
-    async fn history(&self, client: &Client) -> Result<Option<History>, OpenError> {
-        match client.simple_query(history::ASK).await {
-            Ok(answer) => Ok(first_row(&answer).and_then(History::read)),
-            Err(error) if error.as_db_error().is_some() => Ok(None),
-            Err(error) => Err(self.server_error("asking for its timeline", &error)),
-        }
+    pub(crate) fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     /// Looks at every host, so that the highest timeline of all is known before one is used: which
@@ -184,7 +179,7 @@ impl Connector {
     /// # Errors
     /// When they are not copies of one server.
     pub(crate) async fn survey(self: &Arc<Self>) -> Result<(), OpenError> {
-        if self.hosts.len() < 2 {
+        if !self.has_several_hosts() {
             return Ok(());
         }
         let mut looks = JoinSet::new();
@@ -195,42 +190,6 @@ impl Connector {
         let found = looks.join_all().await.into_iter().flatten();
         let mut others = found.filter(|error| matches!(error, OpenError::OtherServer { .. }));
         others.next().map_or(Ok(()), Err)
-    }
-
-    /// Sets the session up and looks at the server, in one round trip.
-    async fn look(&self, client: &Client, place: &str) -> Result<Option<Backend>, OpenError> {
-        let options = &self.options;
-        // It is asked before the schema is in the path, because somebody else's operators may be
-        // in it. Plans never depend on how small the table was when they were made, and every
-        // inner statement of a swap sees what was committed before it.
-        let setup = format!(
-            "SET search_path = pg_catalog, pg_temp; \
-             SELECT current_setting('transaction_read_only'), pg_is_in_recovery()::text, \
-             current_setting('fsync'), current_setting('full_page_writes'), \
-             current_setting('synchronous_commit'), current_setting('server_encoding'), \
-             current_setting('server_version_num'), \
-             (SELECT has_schema_privilege('public', oid, 'CREATE')::text \
-              FROM pg_namespace WHERE nspname = '{}'), {}; \
-             SET search_path = \"{}\", pg_temp; SET statement_timeout = {}; \
-             SET lock_timeout = {}; SET enable_seqscan = off; SET jit = off; \
-             SET plan_cache_mode = force_generic_plan; SET client_min_messages = warning; \
-             SET default_transaction_isolation = 'read committed'",
-            options.schema.replace('\'', "''"),
-            backend::IDENTITY,
-            options.schema,
-            options.statement_timeout.as_millis().max(1),
-            options.lock_timeout.as_millis().max(1),
-        );
-        let asked = client.simple_query(&setup).await;
-        let answer = asked.map_err(|error| self.server_error("setting a session up", &error))?;
-        let row = first_row(&answer)
-            .ok_or_else(|| unfit(place, "it does not answer a plain query".into()))?;
-        self.judge(row, place)?;
-        if row.get(4) == Some("off") {
-            let asked = client.batch_execute("SET synchronous_commit = on").await;
-            asked.map_err(|error| self.server_error("setting a session up", &error))?;
-        }
-        Ok(Backend::read(row, 8))
     }
 
     pub(crate) fn server_error(
@@ -246,15 +205,6 @@ impl Connector {
         let reason = format!("no connection within {patience:?}");
         OpenError::Unreachable { place, reason }
     }
-}
-
-fn first_row(answer: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
-    answer.iter().find_map(|message| {
-        let SimpleQueryMessage::Row(row) = message else {
-            return None;
-        };
-        Some(row)
-    })
 }
 
 fn refused(place: &str, error: &tokio_postgres::Error) -> OpenError {

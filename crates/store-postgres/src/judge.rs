@@ -58,6 +58,29 @@ impl Connector {
         Ok(())
     }
 
+    /// What the session's commits wait for: at least for the server's own disk, and for its
+    /// standbys where it has such as are to be waited for.
+    pub(crate) fn commit(&self, row: &SimpleQueryRow, place: &str) -> &'static str {
+        let standbys = row.get(10).unwrap_or_default();
+        let is_replicated = row.get(11).is_some_and(|count| count != "0");
+        if standbys.is_empty() && (is_replicated || self.has_several_hosts()) {
+            self.warn(format!(
+                "PostgreSQL at {place} does not wait for a standby: a failover may lose claims that were acknowledged, and their requests would run twice; set synchronous_standby_names"
+            ));
+        }
+        if row.get(12) == Some("off") {
+            self.warn(format!(
+                "PostgreSQL at {place} has track_activities = off: while its disk or standby stands still, connections to it are made without an end; turn it on"
+            ));
+        }
+        match row.get(4) {
+            Some("remote_apply") => "remote_apply",
+            Some("remote_write") => "remote_write",
+            Some("local") if standbys.is_empty() => "local",
+            _ => "on",
+        }
+    }
+
     /// What was found is a reason to refuse, or to warn where it was allowed by name.
     fn accept(&self, found: OpenError, is_allowed: bool) -> Result<(), OpenError> {
         if !is_allowed {

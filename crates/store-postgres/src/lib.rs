@@ -16,7 +16,7 @@
 //! | `error` | one line that names what to change; what a failure proves |
 //! | `migrate` | the schema, from the files in `migrations` |
 //! | `connector`, `hosts`, `history`, `judge`, `tls` | to which server a connection is made, and to which not |
-//! | `link`, `session` | one connection, and what is prepared on it |
+//! | `link`, `look`, `session` | one connection, what its server says of itself, what is prepared on it |
 //! | `slot`, `backend` | a place for one, made anew when it is lost; what the server still does for a lost one |
 //! | `columns`, `lines` | a record as columns that people can read |
 //! | `queue`, `lane` | many swaps become one statement |
@@ -34,6 +34,7 @@ mod lane;
 mod lines;
 mod link;
 mod list;
+mod look;
 mod migrate;
 mod options;
 mod queue;

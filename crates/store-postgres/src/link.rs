@@ -1,16 +1,28 @@
 //! A connection, and what ends it.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 
 use crate::backend::Backend;
 use crate::error::chain;
+
+/// How long the answers of a connection's server hold. What it acknowledges within this time after
+/// somebody turned its syncs off may be lost in a crash.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// A connection.
 pub(crate) struct Link {
     pub(crate) client: Client,
     /// The server's side of it; `None` until it was asked.
     pub(crate) backend: Option<Backend>,
+    /// What the server said of the session and of itself; empty until it was asked.
+    pub(crate) state: String,
+    /// When that was asked last.
+    state_at: Mutex<Instant>,
     /// Which of the hosts it leads to.
     pub(crate) host: usize,
     pub(crate) driver: AbortHandle,
@@ -34,9 +46,21 @@ impl Link {
         Self {
             client,
             backend: None,
+            state: String::new(),
+            state_at: Mutex::new(Instant::now()),
             host,
             driver: driver.abort_handle(),
         }
+    }
+
+    /// Whether it is time to ask again. Of several callers one is told so.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut at = self.state_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = at.elapsed() >= ASK_AGAIN_AFTER;
+        if is_due {
+            *at = Instant::now();
+        }
+        is_due
     }
 
     /// Ends the connection at once, whatever is under way.

@@ -73,7 +73,11 @@ impl Slot {
     /// When there is none to be had. Nothing was sent.
     pub(crate) async fn get(&self) -> Result<Arc<Session>, StoreError> {
         if let Some(session) = self.live() {
-            return Ok(session);
+            if !session.link.is_due() || self.connector.is_unchanged(&session.link).await {
+                return Ok(session);
+            }
+            // The next one is looked at, and refused if that is the reason.
+            self.leave(&session);
         }
         let mut attempts = self.attempts.lock().await;
         if let Some(session) = self.live() {
