@@ -392,6 +392,34 @@ async fn time_goes_on_when_the_servers_clock_was_set_back() {
     assert!(reopened.now().await.unwrap() > latest);
 }
 
+/// Somebody has the clock's row, or a commit of it takes long: asking for the time goes on, and the
+/// time does not go back.
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_for_the_time_waits_for_nobody() {
+    const HOUR_MS: i64 = 3_600_000;
+    let server = migrated().await;
+    let store = open(&server).await;
+    let before = store.now().await.unwrap();
+    let mut person = client(&server).await;
+    let held = person.transaction().await.unwrap();
+    let lock = format!("UPDATE onlyonce_clock SET latest = latest + {HOUR_MS}");
+    held.batch_execute(&lock).await.unwrap();
+    let mut latest = before;
+    let advanced = async {
+        while latest <= before {
+            let now = store.now().await.unwrap();
+            assert!(now >= latest, "{now:?} after {latest:?}");
+            latest = now;
+        }
+    };
+    tokio::time::timeout(PATIENCE, advanced).await.unwrap();
+    assert!(latest.since(before) < Duration::from_secs(3600));
+    open(&server).await.now().await.unwrap();
+    held.commit().await.unwrap();
+    let after = store.now().await.unwrap();
+    assert!(after.since(before) >= Duration::from_secs(3600));
+}
+
 /// A server that is stopped while a claim is under way.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_orderly_shutdown_tells_no_lies() {
