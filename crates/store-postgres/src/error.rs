@@ -153,6 +153,18 @@ pub enum OpenError {
         /// The checksum of this build's.
         expected: String,
     },
+    /// The functions work on the tables of another schema.
+    #[error(
+        "the functions in the schema {schema:?} were made for another one ({function} has {path}), and would mix two deployments: a schema with onlyonce's tables cannot be renamed or copied under another name; give it its old name, or migrate into a new one and use `onlyonce copy`"
+    )]
+    RenamedSchema {
+        /// The schema.
+        schema: String,
+        /// One of the functions.
+        function: String,
+        /// What it was set to.
+        path: String,
+    },
     /// The user may not do what it must.
     #[error("PostgreSQL refuses {what}: {reason}; grant it, or change the user in the store URL")]
     Permission {
@@ -194,6 +206,7 @@ impl OpenError {
             | Self::OldSchema { .. }
             | Self::NewerSchema { .. }
             | Self::ChangedMigration { .. }
+            | Self::RenamedSchema { .. }
             | Self::Permission { .. } => false,
         }
     }
@@ -220,13 +233,8 @@ pub(crate) enum Failure {
         /// Whether the same may work a moment later.
         is_passing: bool,
     },
-    /// Nothing was written.
-    NotWritten {
-        /// What happened and what to do.
-        reason: String,
-        /// Whether the connection is of no more use.
-        leave: bool,
-    },
+    /// Nothing was written, and the connection is of no more use. What happened and what to do.
+    Unusable(String),
     /// It was sent, and nobody knows.
     MayHaveWritten(String),
 }
@@ -242,30 +250,32 @@ pub(crate) fn failure(error: &tokio_postgres::Error) -> Failure {
     if answer.parsed_severity() != Some(Severity::Error) {
         return Failure::MayHaveWritten(said(answer));
     }
-    let leave = |hint: &str| Failure::NotWritten {
+    let leave = |hint: &str| Failure::Unusable(format!("{}; {hint}", said(answer)));
+    // What one row met, the others of its statement may not: a replay needs no space on a disk.
+    let refused = |hint: &str| Failure::Refused {
         reason: format!("{}; {hint}", said(answer)),
-        leave: true,
-    };
-    let stay = |hint: &str| Failure::NotWritten {
-        reason: format!("{}; {hint}", said(answer)),
-        leave: false,
+        is_passing: false,
     };
     let code = answer.code();
-    if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+    let class = code.code().get(..2).unwrap_or_default();
+    if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN || class == "08" {
+        // A pooler or a distributed server that lost another one in the middle of it.
+        Failure::MayHaveWritten(said(answer))
+    } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
         leave("the server is read-only: claims need the primary, check the host in the store URL")
     } else if *code == SqlState::DISK_FULL {
-        stay("the server's disk is full: free some space")
+        refused("the server's disk is full: free some space")
     } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        stay("grant it, or change the user in the store URL")
+        refused("grant it, or change the user in the store URL")
     } else if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_FUNCTION {
         leave("run `onlyonce migrate --store URL`, or start with `serve --migrate`")
     } else if *code == SqlState::QUERY_CANCELED {
-        stay(
+        refused(
             "the server is too slow or the row is locked; see statement_timeout_ms in the store URL",
         )
-    } else if code.code().starts_with("53") || code.code().starts_with("57") {
-        stay("the server is short of something")
-    } else if code.code().starts_with("26") || *code == SqlState::FEATURE_NOT_SUPPORTED {
+    } else if class == "53" || class == "57" {
+        refused("the server is short of something")
+    } else if class == "26" || *code == SqlState::FEATURE_NOT_SUPPORTED {
         // A prepared statement is gone, or was made for another table.
         leave("the connection is made anew")
     } else {

@@ -91,10 +91,8 @@ impl Lane {
                     entry.answer(Err(StoreError::ambiguous(&reason)));
                 }
             }
-            Failure::NotWritten { reason, leave } => {
-                if leave {
-                    self.leave(session);
-                }
+            Failure::Unusable(reason) => {
+                self.leave(session);
                 for entry in batch {
                     entry.answer(Err(StoreError::unavailable(&reason)));
                 }

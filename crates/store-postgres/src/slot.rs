@@ -172,10 +172,8 @@ impl Readers {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
                 match failure(&error) {
-                    Failure::NotWritten { leave: true, .. } | Failure::MayHaveWritten(_) => {
-                        slot.leave(&session);
-                    }
-                    Failure::NotWritten { leave: false, .. } | Failure::Refused { .. } => {}
+                    Failure::Unusable(_) | Failure::MayHaveWritten(_) => slot.leave(&session),
+                    Failure::Refused { .. } => {}
                 }
                 Err(ReadError::Failed(error))
             }

@@ -241,8 +241,8 @@ pub(crate) fn nothing_written(error: ReadError) -> StoreError {
     match error {
         ReadError::NoConnection(error) => error,
         ReadError::Failed(error) => match failure(&error) {
-            Failure::NotWritten { reason, .. }
-            | Failure::Refused { reason, .. }
+            Failure::Refused { reason, .. }
+            | Failure::Unusable(reason)
             | Failure::MayHaveWritten(reason) => StoreError::unavailable(reason),
         },
         ReadError::NoAnswer(patience) => {
@@ -255,7 +255,7 @@ fn may_have_written(error: ReadError) -> StoreError {
     match error {
         ReadError::NoConnection(error) => error,
         ReadError::Failed(error) => match failure(&error) {
-            Failure::NotWritten { reason, .. } | Failure::Refused { reason, .. } => {
+            Failure::Refused { reason, .. } | Failure::Unusable(reason) => {
                 StoreError::unavailable(reason)
             }
             Failure::MayHaveWritten(reason) => StoreError::ambiguous(reason),

@@ -252,3 +252,48 @@ async fn what_cannot_be_stored_is_refused_before_it_is_sent() {
     let error = store.swap(&id(1), None, Some(&large)).await.unwrap_err();
     assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
 }
+
+/// On a full disk, and where a right is missing, only those fail who need what is not there: a
+/// replay writes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_only_reads_does_not_fail_with_those_who_write() {
+    const ROWS: u64 = 200;
+    let server = migrated().await;
+    let mut options = options(&server.url());
+    options.pool = 2;
+    let store = PostgresStore::open(&options).await.unwrap();
+    for number in 0..ROWS {
+        let claim = executing(number, at(5_000));
+        won(store.swap(&id(number), None, Some(&claim)).await.unwrap());
+    }
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             RAISE EXCEPTION 'no' USING ERRCODE = TG_ARGV[0];
+         END $$";
+    let admin = client(&server).await;
+    admin.batch_execute(refuse).await.unwrap();
+    for code in ["53100", "42501", "57014", "53200"] {
+        let trigger = format!(
+            "DROP TRIGGER IF EXISTS refuse ON onlyonce_record;
+             CREATE TRIGGER refuse BEFORE INSERT ON onlyonce_record
+             FOR EACH ROW EXECUTE FUNCTION refuse('{code}')"
+        );
+        admin.batch_execute(&trigger).await.unwrap();
+        let claims = (0..2 * ROWS).map(|number| {
+            let store = store.clone();
+            async move {
+                let claim = executing(number, at(5_000));
+                (number, store.swap(&id(number), None, Some(&claim)).await)
+            }
+        });
+        for (number, answer) in together(claims).await {
+            match answer {
+                Ok(Swap::Lost(Some(_))) if number < ROWS => {}
+                Err(error) if number >= ROWS => {
+                    assert!(!error.may_have_written(), "{error}");
+                    assert!(error.to_string().contains(code), "{error}");
+                }
+                other => panic!("{number}, {code}: {other:?}"),
+            }
+        }
+    }
+}

@@ -353,6 +353,27 @@ async fn what_the_server_refuses_was_not_written() {
     won(claim(&store, 1).await);
 }
 
+/// A pooler that loses its server says so with an error like any other, and knows no more than that.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_about_a_lost_connection_proves_nothing() {
+    let server = migrated().await;
+    let store = open(&server).await;
+    let admin = client(&server).await;
+    for (number, code) in (1..).zip(["40003", "08006", "08P01"]) {
+        let refuse = format!(
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 RAISE EXCEPTION 'lost' USING ERRCODE = '{code}';
+             END $$;
+             DROP TRIGGER IF EXISTS refuse ON onlyonce_record;
+             CREATE TRIGGER refuse BEFORE INSERT ON onlyonce_record
+                 FOR EACH ROW EXECUTE FUNCTION refuse()"
+        );
+        admin.batch_execute(&refuse).await.unwrap();
+        let error = claim(&store, number).await.unwrap_err();
+        assert!(error.may_have_written(), "{error}");
+    }
+}
+
 /// A row that somebody else has locked for good is refused in bounded time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_stays_locked_is_refused() {
