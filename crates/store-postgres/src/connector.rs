@@ -21,7 +21,7 @@ use crate::link::Link;
 use crate::options::{PostgresOptions, SslMode};
 use crate::session::Session;
 use crate::tls::{self, Check, Tls};
-use crate::{OpenError, migrate};
+use crate::{OpenError, schema};
 
 /// How many unanswered statements of one slot the server may still work on before that slot makes
 /// no new connection. More than one, because a line that broke says nothing about the server.
@@ -92,7 +92,7 @@ impl Connector {
                 statements: working.len(),
             });
         }
-        migrate::check(&link.client, &self.options).await?;
+        schema::check(&link.client, &self.options).await?;
         Ok((self.prepare(link).await?, working))
     }
 

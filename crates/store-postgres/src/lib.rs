@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `url`, `options` | every limit, with its default and the reason for it |
 //! | `error` | one line that names what to change; what a failure proves |
-//! | `migrate` | the schema, from the files in `migrations` |
+//! | `migrate`, `schema` | the tables and functions, from the files in `migrations`; whether they are as they should be |
 //! | `connector`, `hosts`, `history`, `judge`, `tls` | to which server a connection is made, and to which not |
 //! | `link`, `look`, `session` | one connection, what its server says of itself, what is prepared on it |
 //! | `slot`, `backend` | a place for one, made anew when it is lost; what the server still does for a lost one |
@@ -38,6 +38,7 @@ mod look;
 mod migrate;
 mod options;
 mod queue;
+mod schema;
 mod session;
 mod slot;
 mod store;

@@ -8,21 +8,20 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
-use tokio_postgres::error::SqlState;
 
 use crate::connector::{Connector, server_error};
-use crate::{OpenError, PostgresOptions};
+use crate::{OpenError, PostgresOptions, schema};
 
 /// One step of the schema.
-struct Migration {
-    version: i32,
+pub(crate) struct Migration {
+    pub(crate) version: i32,
     /// The oldest build that may use the schema after this step, by the newest step it knows.
     readable_by: i32,
-    sql: &'static str,
+    pub(crate) sql: &'static str,
 }
 
 /// Every step, in order. Never change one that was released: add another.
-const MIGRATIONS: [Migration; 5] = [
+pub(crate) const MIGRATIONS: [Migration; 5] = [
     Migration {
         version: 1,
         readable_by: 1,
@@ -89,8 +88,11 @@ pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, OpenError> {
     let locked = client.batch_execute(&lock).await;
     locked.map_err(failed("waiting for another migration"))?;
     prepare(client, options).await?;
-    let applied = applied(client, options).await?;
-    let from = applied.last().map_or(0, |step| step.version);
+    let steps = schema::steps(client).await;
+    let from = schema::version(
+        &steps.map_err(failed("reading the schema's version"))?,
+        options,
+    )?;
     for step in MIGRATIONS.iter().filter(|step| step.version > from) {
         apply(client, step)
             .await
@@ -133,47 +135,6 @@ async fn prepare(client: &Client, options: &PostgresOptions) -> Result<(), OpenE
     Ok(())
 }
 
-struct Applied {
-    version: i32,
-}
-
-/// The steps that were applied, all of which must be this build's, or newer.
-async fn applied(client: &Client, options: &PostgresOptions) -> Result<Vec<Applied>, OpenError> {
-    let asked = client
-        .query(
-            "SELECT version, readable_by, checksum FROM onlyonce_schema ORDER BY version",
-            &[],
-        )
-        .await;
-    let rows =
-        asked.map_err(|error| server_error(options, "reading the schema's version", &error))?;
-    let mut applied = Vec::new();
-    for row in rows {
-        let (version, readable_by): (i32, i32) = (row.get(0), row.get(1));
-        let found: String = row.get(2);
-        if readable_by > NEWEST {
-            return Err(OpenError::NewerSchema {
-                schema: options.schema.clone(),
-                found: version,
-                known: NEWEST,
-            });
-        }
-        let known = MIGRATIONS.iter().find(|step| step.version == version);
-        if let Some(step) = known
-            && checksum(step.sql) != found
-        {
-            return Err(OpenError::ChangedMigration {
-                schema: options.schema.clone(),
-                version,
-                found,
-                expected: checksum(step.sql),
-            });
-        }
-        applied.push(Applied { version });
-    }
-    Ok(applied)
-}
-
 async fn apply(client: &Client, step: &Migration) -> Result<(), tokio_postgres::Error> {
     let script = format!(
         "BEGIN; {}; INSERT INTO onlyonce_schema (version, readable_by, checksum) \
@@ -186,70 +147,7 @@ async fn apply(client: &Client, step: &Migration) -> Result<(), tokio_postgres::
     client.batch_execute(&script).await
 }
 
-/// Whether this build may use the schema as it is.
-pub(crate) async fn check(client: &Client, options: &PostgresOptions) -> Result<(), OpenError> {
-    let old = |found| OpenError::OldSchema {
-        schema: options.schema.clone(),
-        found,
-        needed: NEWEST,
-    };
-    let asked = client
-        .query_one(
-            "SELECT coalesce(max(version), 0), coalesce(max(readable_by), 0) FROM onlyonce_schema",
-            &[],
-        )
-        .await;
-    let row = match asked {
-        Ok(row) => row,
-        Err(error) if is_missing(&error) => {
-            may_look(client, options).await?;
-            return Err(old(0));
-        }
-        Err(error) => {
-            return Err(server_error(
-                options,
-                "reading the schema's version",
-                &error,
-            ));
-        }
-    };
-    let (version, readable_by): (i32, i32) = (row.get(0), row.get(1));
-    if version < NEWEST {
-        return Err(old(version));
-    }
-    if readable_by > NEWEST {
-        return Err(OpenError::NewerSchema {
-            schema: options.schema.clone(),
-            found: version,
-            known: NEWEST,
-        });
-    }
-    Ok(())
-}
-
-fn is_missing(error: &tokio_postgres::Error) -> bool {
-    let missing = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
-    error.code().is_some_and(|code| missing.contains(code))
-}
-
-/// Tables in a schema that a user may not use look as if they were not there.
-async fn may_look(client: &Client, options: &PostgresOptions) -> Result<(), OpenError> {
-    let asked = client
-        .query_opt(
-            "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1",
-            &[&options.schema],
-        )
-        .await;
-    let what = "the use of the schema";
-    let row = asked.map_err(|error| server_error(options, what, &error))?;
-    if row.is_some_and(|row| !row.get::<_, bool>(0)) {
-        let reason = format!("no USAGE on the schema {:?}", options.schema);
-        return Err(OpenError::Permission { what, reason });
-    }
-    Ok(())
-}
-
-fn checksum(sql: &str) -> String {
+pub(crate) fn checksum(sql: &str) -> String {
     // Eight bytes are enough to tell two apart, and short enough to read.
     let digest = Sha256::digest(sql.as_bytes());
     let mut text = String::new();

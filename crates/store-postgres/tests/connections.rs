@@ -215,6 +215,25 @@ async fn a_missing_permission_is_named() {
                   GRANT SELECT, INSERT ON onlyonce_secret TO gate; \
                   GRANT USAGE ON SEQUENCE onlyonce_version TO gate";
     admin.batch_execute(grants).await.unwrap();
+    for (change, undo) in [
+        (
+            "REVOKE DELETE ON onlyonce_record FROM gate",
+            "GRANT DELETE ON onlyonce_record TO gate",
+        ),
+        (
+            "REVOKE USAGE ON SEQUENCE onlyonce_version FROM gate",
+            "GRANT USAGE ON SEQUENCE onlyonce_version TO gate",
+        ),
+        (
+            "REVOKE EXECUTE ON FUNCTION onlyonce_now FROM PUBLIC",
+            "GRANT EXECUTE ON FUNCTION onlyonce_now TO gate",
+        ),
+    ] {
+        admin.batch_execute(change).await.unwrap();
+        let error = refused(&url).await;
+        assert!(matches!(error, OpenError::Permission { .. }), "{error}");
+        admin.batch_execute(undo).await.unwrap();
+    }
     let store = PostgresStore::open(&options(&url)).await.unwrap();
     store.now().await.unwrap();
     store.secret([1; 32]).await.unwrap();

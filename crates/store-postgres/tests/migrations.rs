@@ -118,11 +118,37 @@ async fn a_step_with_another_content_is_refused() {
     let client = client(&server).await;
     let other = "UPDATE onlyonce_schema SET checksum = 'another' WHERE version = 1";
     client.batch_execute(other).await.unwrap();
-    let error = migrate(&options(&server.url())).await.unwrap_err();
-    assert!(
-        matches!(&error, OpenError::ChangedMigration { version: 1, .. }),
-        "{error}"
-    );
+    let options = options(&server.url());
+    for error in [
+        migrate(&options).await.unwrap_err(),
+        PostgresStore::open(&options).await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(&error, OpenError::ChangedMigration { version: 1, .. }),
+            "{error}"
+        );
+    }
+}
+
+/// The functions of a renamed schema go on where they were made: with another deployment's tables
+/// there by now, one would settle the other's keys.
+#[tokio::test]
+async fn a_renamed_schema_is_refused() {
+    let server = Postgres::start();
+    let url = |schema: &str| options(&format!("{}?schema={schema}", server.url()));
+    migrate(&url("old")).await.unwrap();
+    PostgresStore::open(&url("old")).await.unwrap();
+    let rename = "ALTER SCHEMA old RENAME TO new";
+    client(&server).await.batch_execute(rename).await.unwrap();
+    migrate(&url("old")).await.unwrap();
+    let error = PostgresStore::open(&url("new")).await.unwrap_err();
+    assert!(matches!(error, OpenError::RenamedSchema { .. }), "{error}");
+    assert!(error.to_string().contains("search_path=old"), "{error}");
+    PostgresStore::open(&url("old")).await.unwrap();
+    for quoted in ["other%20Keys", "select", "%C3%A9t%C3%A9", "a'b"] {
+        migrate(&url(quoted)).await.unwrap();
+        PostgresStore::open(&url(quoted)).await.unwrap();
+    }
 }
 
 /// Two deployments in one database do not see each other.
