@@ -40,19 +40,36 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Works until the queue is closed and empty.
+    /// Works until the queue is closed and empty. What is waiting is taken by a lane that has a
+    /// connection: making one may take long.
     pub(crate) async fn run(mut self) {
-        while let Some(batch) = self.queue.take(self.swaps_max, self.bytes_max).await {
+        while self.queue.ready().await {
+            if !self.slot.is_ready() {
+                self.queue.pass_on();
+            }
             match self.slot.get().await {
                 Ok(session) => {
                     self.mark(true);
-                    self.send(&session, batch).await;
+                    self.work(&session).await;
                 }
                 Err(error) => {
                     self.mark(false);
-                    self.without_connection(batch, &error).await;
+                    self.without_connection(&error).await;
                 }
             }
+        }
+    }
+
+    /// Sends what is waiting, if another lane has not done so meanwhile.
+    async fn work(&mut self, session: &Arc<Session>) {
+        let batch = self.queue.take(self.swaps_max, self.bytes_max);
+        if batch.is_empty() {
+            return;
+        }
+        let was_locked = batch.iter().any(|entry| entry.was_locked);
+        self.send(session, batch).await;
+        if was_locked {
+            self.queue.locked_was_tried();
         }
     }
 
@@ -66,14 +83,18 @@ impl Lane {
     }
 
     /// Another lane may do better. If none does, nobody is kept waiting.
-    async fn without_connection(&self, batch: Vec<Entry>, error: &StoreError) {
+    async fn without_connection(&self, error: &StoreError) {
         if self.queue.lanes_up.load(Ordering::Relaxed) > 0 {
-            self.queue.give_back(batch);
             tokio::time::sleep(DOWN_PAUSE).await;
             return;
         }
+        let batch = self.queue.take(self.swaps_max, self.bytes_max);
+        let was_locked = batch.iter().any(|entry| entry.was_locked);
         for entry in batch {
             entry.answer(Err(error.clone()));
+        }
+        if was_locked {
+            self.queue.locked_was_tried();
         }
     }
 
@@ -122,6 +143,8 @@ impl Lane {
                 queue.push(entry);
                 continue;
             }
+            entry.alone = true;
+            entry.was_locked = true;
             // The last try is at the end of its time.
             let next_try = (now + entry.locked_pause).min(entry.give_up_at);
             entry.locked_pause = (entry.locked_pause * 2).min(LOCKED_PAUSE_MAX);

@@ -20,6 +20,8 @@ pub(crate) struct Entry {
     pub(crate) reply: oneshot::Sender<Result<Swap, StoreError>>,
     /// It was in a batch that failed, so it goes by itself.
     pub(crate) alone: bool,
+    /// Its row was locked when it was tried by itself.
+    pub(crate) was_locked: bool,
     /// How long to wait if its row is locked, before it is tried again.
     pub(crate) locked_pause: Duration,
     /// When it is no longer tried.
@@ -48,6 +50,8 @@ pub(crate) struct Queue {
     waiting: Mutex<VecDeque<Entry>>,
     changed: Notify,
     closed: AtomicBool,
+    /// Whether a swap whose row was locked is under way. Changed under the lock of `waiting`.
+    locked_is_tried: AtomicBool,
     /// How many lanes have a connection, as far as they know.
     pub(crate) lanes_up: AtomicUsize,
 }
@@ -58,16 +62,6 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Puts entries back to the front, for another lane.
-    pub(crate) fn give_back(&self, entries: Vec<Entry>) {
-        let mut waiting = self.waiting();
-        for entry in entries.into_iter().rev() {
-            waiting.push_front(entry);
-        }
-        drop(waiting);
-        self.changed.notify_one();
-    }
-
     /// No more entries will come.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -75,28 +69,32 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// What goes into one statement, sorted by id and none twice; waits until there is something.
-    /// `None` when the queue is closed and empty.
-    pub(crate) async fn take(&self, swaps_max: usize, bytes_max: u64) -> Option<Vec<Entry>> {
+    /// Waits until a lane can take something. `false` when the queue is closed and empty.
+    pub(crate) async fn ready(&self) -> bool {
         loop {
             let changed = self.changed.notified();
-            let (batch, more) = self.pick(swaps_max, bytes_max);
-            if more {
-                // A lane that has nothing to do takes what is left.
-                self.changed.notify_one();
+            let (has_some, is_empty) = {
+                let waiting = self.waiting();
+                (self.has_some(&waiting), waiting.is_empty())
+            };
+            if has_some {
+                return true;
             }
-            if !batch.is_empty() {
-                return Some(batch);
-            }
-            if self.closed.load(Ordering::Acquire) {
+            if is_empty && self.closed.load(Ordering::Acquire) {
                 self.changed.notify_one();
-                return None;
+                return false;
             }
             changed.await;
         }
     }
 
-    fn pick(&self, swaps_max: usize, bytes_max: u64) -> (Vec<Entry>, bool) {
+    /// Wakes another lane for what is waiting.
+    pub(crate) fn pass_on(&self) {
+        self.changed.notify_one();
+    }
+
+    /// What goes into one statement, sorted by id and none twice; nothing if others were faster.
+    pub(crate) fn take(&self, swaps_max: usize, bytes_max: u64) -> Vec<Entry> {
         let mut waiting = self.waiting();
         let mut batch: Vec<Entry> = Vec::new();
         let mut ids = HashSet::new();
@@ -109,7 +107,7 @@ impl Queue {
             }
             let fits = batch.is_empty()
                 || (bytes + entry.bytes() <= bytes_max && !entry.alone && !ids.contains(&entry.id));
-            if !fits {
+            if !fits || !self.may_go(&entry) {
                 kept.push_back(entry);
                 continue;
             }
@@ -125,10 +123,35 @@ impl Queue {
         while let Some(entry) = kept.pop_back() {
             waiting.push_front(entry);
         }
-        let more = !waiting.is_empty();
+        if batch.iter().any(|entry| entry.was_locked) {
+            self.locked_is_tried.store(true, Ordering::Relaxed);
+        }
+        let has_more = self.has_some(&waiting);
         drop(waiting);
+        if has_more {
+            // A lane that has nothing to do takes what is left.
+            self.changed.notify_one();
+        }
         batch.sort_unstable_by_key(|entry| entry.id);
-        (batch, more)
+        batch
+    }
+
+    /// The one swap whose row was locked has been tried again.
+    pub(crate) fn locked_was_tried(&self) {
+        let waiting = self.waiting();
+        self.locked_is_tried.store(false, Ordering::Relaxed);
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// Rows that were locked are tried by one lane at a time: each keeps it busy for
+    /// `lock_timeout`, and the others are for the rows that are free.
+    fn may_go(&self, entry: &Entry) -> bool {
+        !(entry.was_locked && self.locked_is_tried.load(Ordering::Relaxed))
+    }
+
+    fn has_some(&self, waiting: &VecDeque<Entry>) -> bool {
+        waiting.iter().any(|entry| self.may_go(entry))
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Entry>> {

@@ -67,6 +67,11 @@ impl Slot {
         live.map(Arc::clone)
     }
 
+    /// Whether there is one, as far as anybody knows.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.live().is_some()
+    }
+
     /// The connection; made now if there is none.
     ///
     /// # Errors

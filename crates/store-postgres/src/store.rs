@@ -173,6 +173,7 @@ impl Store for PostgresStore {
             next,
             reply,
             alone: false,
+            was_locked: false,
             locked_pause: LOCKED_PAUSE_MIN,
             give_up_at: Instant::now() + options.statement_timeout,
             _room: room,

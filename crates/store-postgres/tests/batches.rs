@@ -13,6 +13,7 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use common::{client, migrated, open, options};
 use onlyonce_conformance::servers::postgres::url_at;
@@ -24,6 +25,9 @@ use onlyonce_store_postgres::PostgresStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+
+/// Far more than any of these limits; a test that needs it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Counts the round trips of the protocol: every `Sync` and every plain query waits for an answer.
 struct Counter {
@@ -295,5 +299,57 @@ async fn who_only_reads_does_not_fail_with_those_who_write() {
                 other => panic!("{number}, {code}: {other:?}"),
             }
         }
+    }
+}
+
+/// Apps hold the rows of some keys. The other connections are for those who ask for others.
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_rows_keep_one_connection_busy() {
+    const LOCKED: u64 = 6;
+    // Each fails in a statement that it shares, and then by itself, before it is known.
+    const UNKNOWN_TRIES_MAX: usize = 12;
+    let server = migrated().await;
+    let mut options = options(&server.url());
+    options.lock_timeout = Duration::from_millis(200);
+    options.statement_timeout = Duration::from_secs(30);
+    let store = PostgresStore::open(&options).await.unwrap();
+    let mut versions = Vec::new();
+    for number in 0..LOCKED {
+        let claim = executing(number, at(5_000));
+        versions.push(won(store
+            .swap(&id(number), None, Some(&claim))
+            .await
+            .unwrap()));
+    }
+    let mut app = client(&server).await;
+    let held = app.transaction().await.unwrap();
+    let lock = "SELECT FROM onlyonce_record FOR UPDATE";
+    held.query(lock, &[]).await.unwrap();
+    let completions = (0..).zip(versions).map(|(number, version)| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let done = completed(number, "done");
+            store.swap(&id(number), Some(version), Some(&done)).await
+        })
+    });
+    let completions: Vec<_> = completions.collect();
+    let tried = async {
+        while server.log().matches("due to lock timeout").count() <= UNKNOWN_TRIES_MAX {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, tried).await.unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let operator = client(&server).await;
+    for _ in 0..200 {
+        let row = operator.query_one(waiting, &[]).await.unwrap();
+        let waiting: i64 = row.get(0);
+        assert!(waiting <= 1, "{waiting} connections wait for locks");
+        let claim = executing(1_000, at(5_000));
+        let _ = store.swap(&id(1_000), None, Some(&claim)).await.unwrap();
+    }
+    held.rollback().await.unwrap();
+    for completion in completions {
+        won(completion.await.unwrap().unwrap());
     }
 }

@@ -20,6 +20,7 @@ use onlyonce_store_postgres::{OpenError, PostgresStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 /// Far more than any of these limits; a test that needs it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -213,4 +214,44 @@ async fn a_server_that_does_not_say_its_timeline_is_used() {
         assert_eq!(told, is_told, "{warnings:?}");
         assert!(claim(&store, 1).await.is_ok());
     }
+}
+
+/// A line that passes one connection, and is silent on the others.
+async fn pass_one(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut server = TcpStream::connect(server).await.unwrap();
+        tokio::spawn(async move {
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        });
+        let mut silent = Vec::new();
+        loop {
+            silent.push(listener.accept().await.unwrap());
+        }
+    });
+    address
+}
+
+/// What waits for a connection that is being made could go on one that is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_do_not_wait_for_connections_that_are_being_made() {
+    let server = migrated().await;
+    let address = pass_one(server.address()).await;
+    let mut options = options(&format!("{}?sslmode=disable", url_at(address)));
+    options.connect_timeout = PATIENCE;
+    let store = PostgresStore::open(&options).await.unwrap();
+    let claims = async {
+        for round in 0..10 {
+            let mut claims = JoinSet::new();
+            for number in 0..32 {
+                let store = store.clone();
+                claims.spawn(async move { claim(&store, round * 100 + number).await });
+            }
+            assert!(claims.join_all().await.iter().all(Result::is_ok));
+        }
+    };
+    let answered = tokio::time::timeout(PATIENCE / 2, claims).await;
+    answered.expect("one connection is enough");
 }
