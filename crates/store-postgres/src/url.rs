@@ -8,17 +8,23 @@ use tokio_postgres::Config;
 use crate::options::{PostgresOptions, SslMode};
 
 pub(crate) fn parse(url: &str) -> Result<PostgresOptions, String> {
-    let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let rest = base
+    let rest = url
         .strip_prefix("postgres://")
-        .or_else(|| base.strip_prefix("postgresql://"))
+        .or_else(|| url.strip_prefix("postgresql://"))
         .ok_or("it must begin with postgres://")?;
-    let authority = rest.split('/').next().unwrap_or_default();
-    if authority.matches('@').count() > 1 {
-        return Err("there is more than one @ before the host: write %40 in the password".into());
+    // Whatever is before the last @ may be part of the password, and must not be taken for a host
+    // or a parameter, which are shown.
+    let secret = rest.rsplit_once('@').map_or("", |(secret, _)| secret);
+    for (character, code) in [('@', "%40"), ('/', "%2F"), ('?', "%3F"), ('#', "%23")] {
+        if secret.contains(character) {
+            return Err(format!(
+                "there is a {character} before the last @: write {code} in the password, and %40 for an @ in a parameter"
+            ));
+        }
     }
-    if authority.contains('#') {
-        return Err("there is a # before the host: write %23 in the password".into());
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    if base.contains('#') {
+        return Err("there is a # in it: write %23".into());
     }
     let config = Config::from_str(base)
         // The cause may quote the URL, and with it the password.
@@ -174,6 +180,14 @@ mod tests {
             ("postgres://host/db", "user"),
             ("postgres://me:hunter2@host", "database"),
             ("postgres://me:hunter2@secret@host/db", "%40"),
+            ("postgres://me:x/hunter2@host/db", "%2F"),
+            ("postgres://me:x/y@hunter2@host/db", "%40"),
+            ("postgres://me:x/hunter2@TAIL@host", "%40"),
+            ("postgres://me:x?hunter2@host/db", "%3F"),
+            ("postgres://me:x@y/z?hunter2@host/db", "%40"),
+            ("postgres://me:x@y/z?pool=hunter2@host/db", "%40"),
+            ("postgres://me:x#hunter2@host/db", "%23"),
+            ("postgres://me@host/db#hunter2", "%23"),
             ("postgres://me:hunter2@host/db?sslmode=yes", "sslmode"),
             ("postgres://me:hunter2@host/db?pool=many", "pool"),
             ("postgres://me:hunter2@host/db?pool=1", "pool"),
