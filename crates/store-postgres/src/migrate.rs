@@ -5,9 +5,12 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio_postgres::Client;
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error};
 
 use crate::connector::{Connector, server_error};
 use crate::{OpenError, PostgresOptions, schema};
@@ -55,8 +58,15 @@ pub(crate) const NEWEST: i32 = 5;
 /// Half of the advisory lock's key; the other half is the schema's.
 const LOCK_KEY: i32 = 0x6f6e_6c79;
 
-/// How long another process's migration may take.
-const LOCK_PATIENCE: &str = "60s";
+/// How long another process's migration may take, and how long a step is tried while others use the
+/// tables.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one try of a step waits for a table: every writer that comes later waits behind it.
+const TABLE_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The pause between two tries, in which those writers go on.
+const TABLE_LOCK_PAUSE: Duration = Duration::from_millis(800);
 
 /// What a migration did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +90,11 @@ pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, OpenError> {
     let client = &link.client;
     let failed = |what| move |error| server_error(options, what, &error);
     let lock = format!(
-        "SET statement_timeout = 0; SET lock_timeout = '{LOCK_PATIENCE}'; \
-         SELECT pg_advisory_lock({LOCK_KEY}, hashtext('{}')); \
-         SET lock_timeout = '{LOCK_PATIENCE}'",
-        options.schema.replace('\'', "''")
+        "SET statement_timeout = 0; SET lock_timeout = {}; \
+         SELECT pg_advisory_lock({LOCK_KEY}, hashtext('{}')); SET lock_timeout = {}",
+        LOCK_PATIENCE.as_millis(),
+        options.schema.replace('\'', "''"),
+        TABLE_LOCK_TIMEOUT.as_millis(),
     );
     let locked = client.batch_execute(&lock).await;
     locked.map_err(failed("waiting for another migration"))?;
@@ -135,7 +146,7 @@ async fn prepare(client: &Client, options: &PostgresOptions) -> Result<(), OpenE
     Ok(())
 }
 
-async fn apply(client: &Client, step: &Migration) -> Result<(), tokio_postgres::Error> {
+async fn apply(client: &Client, step: &Migration) -> Result<(), Error> {
     let script = format!(
         "BEGIN; {}; INSERT INTO onlyonce_schema (version, readable_by, checksum) \
          VALUES ({}, {}, '{}'); COMMIT",
@@ -144,7 +155,18 @@ async fn apply(client: &Client, step: &Migration) -> Result<(), tokio_postgres::
         step.readable_by,
         checksum(step.sql)
     );
-    client.batch_execute(&script).await
+    let give_up_at = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let Err(error) = client.batch_execute(&script).await else {
+            return Ok(());
+        };
+        let is_locked = error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
+        if !is_locked || Instant::now() >= give_up_at {
+            return Err(error);
+        }
+        client.batch_execute("ROLLBACK").await?;
+        tokio::time::sleep(TABLE_LOCK_PAUSE).await;
+    }
 }
 
 pub(crate) fn checksum(sql: &str) -> String {

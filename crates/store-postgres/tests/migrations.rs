@@ -10,6 +10,7 @@
 mod common;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use common::{client, migrated, open, options};
 use onlyonce_conformance::servers::postgres::Postgres;
@@ -294,4 +295,31 @@ async fn every_function_is_looked_up_where_it_was_made() {
             "{name}"
         );
     }
+}
+
+/// A transaction that lasts makes the migration wait. Writers must not wait behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_go_on_while_a_migration_waits_for_a_table() {
+    let server = migrated().await;
+    let mut app = client(&server).await;
+    app.batch_execute(WITHOUT_DRAWN_VERSIONS).await.unwrap();
+    let lasting = app.transaction().await.unwrap();
+    let write = "UPDATE onlyonce_record SET route = 'written'";
+    lasting.batch_execute(write).await.unwrap();
+    let migrating = options(&server.url());
+    let migrating = tokio::spawn(async move { migrate(&migrating).await });
+    let writer = client(&server).await;
+    let patience = "SET lock_timeout = '5s'";
+    writer.batch_execute(patience).await.unwrap();
+    let waited = async {
+        while server.log().matches("due to lock timeout").count() < 2 {
+            writer.batch_execute(write).await.expect("a writer goes on");
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), waited).await;
+    waited.expect("the migration gives way");
+    assert!(!migrating.is_finished());
+    lasting.rollback().await.unwrap();
+    assert_eq!(migrating.await.unwrap().unwrap().to, NEWEST);
+    open(&server).await;
 }
