@@ -101,7 +101,7 @@ impl Lane {
     async fn send(&mut self, session: &Arc<Session>, batch: Vec<Entry>) {
         let sent = tokio::time::timeout(self.patience, query(session, &batch)).await;
         let failure = match sent {
-            Ok(Ok(rows)) => return answer(batch, &rows),
+            Ok(Ok(rows)) => return self.queue.give_back(answer(batch, &rows)),
             Ok(Err(error)) => failure(&error),
             Err(_) => Failure::MayHaveWritten(format!("no answer within {:?}", self.patience)),
         };
@@ -156,17 +156,23 @@ impl Lane {
     }
 }
 
-fn answer(batch: Vec<Entry>, rows: &[tokio_postgres::Row]) {
+/// Answers those that have a line. The function ends early when its answers are large: what it did
+/// not come to is given back, and was not written.
+fn answer(batch: Vec<Entry>, rows: &[tokio_postgres::Row]) -> Vec<Entry> {
     // Rows come in the order of the batch; the slot is there to make sure.
-    let mut rows = rows.iter();
+    let mut lines = rows.iter();
+    let mut not_tried = Vec::new();
     for (slot, entry) in (1_i64..).zip(batch) {
-        let row = rows.next();
-        let row = row.filter(|row| row.try_get(0).ok() == Some(slot));
-        entry.answer(match row {
-            Some(row) => swapped(row),
-            None => Err(StoreError::ambiguous("the answer has no line for this row")),
-        });
+        match lines.next() {
+            Some(row) if row.try_get(0).ok() == Some(slot) => entry.answer(swapped(row)),
+            None if !rows.is_empty() => not_tried.push(entry),
+            Some(_) | None => {
+                let odd = "the answer has no line for this row";
+                entry.answer(Err(StoreError::ambiguous(odd)));
+            }
+        }
     }
+    not_tried
 }
 
 fn swapped(row: &tokio_postgres::Row) -> Result<Swap, StoreError> {

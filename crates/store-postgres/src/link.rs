@@ -10,10 +10,6 @@ use tokio_postgres::Client;
 use crate::backend::Backend;
 use crate::error::chain;
 
-/// How long the answers of a connection's server hold. What it acknowledges within this time after
-/// somebody turned its syncs off may be lost in a crash.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
-
 /// A connection.
 pub(crate) struct Link {
     pub(crate) client: Client,
@@ -54,9 +50,9 @@ impl Link {
     }
 
     /// Whether it is time to ask again. Of several callers one is told so.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self, after: Duration) -> bool {
         let mut at = self.state_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = at.elapsed() >= ASK_AGAIN_AFTER;
+        let is_due = at.elapsed() >= after;
         if is_due {
             *at = Instant::now();
         }

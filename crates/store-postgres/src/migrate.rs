@@ -24,7 +24,7 @@ pub(crate) struct Migration {
 }
 
 /// Every step, in order. Never change one that was released: add another.
-pub(crate) const MIGRATIONS: [Migration; 5] = [
+pub(crate) const MIGRATIONS: [Migration; 6] = [
     Migration {
         version: 1,
         readable_by: 1,
@@ -50,10 +50,15 @@ pub(crate) const MIGRATIONS: [Migration; 5] = [
         readable_by: 1,
         sql: include_str!("../migrations/0005_clock.sql"),
     },
+    Migration {
+        version: 6,
+        readable_by: 1,
+        sql: include_str!("../migrations/0006_answers.sql"),
+    },
 ];
 
 /// The newest schema that this build knows, and the oldest that it can use.
-pub(crate) const NEWEST: i32 = 5;
+pub(crate) const NEWEST: i32 = 6;
 
 /// Half of the advisory lock's key; the other half is the schema's.
 const LOCK_KEY: i32 = 0x6f6e_6c79;

@@ -55,6 +55,10 @@ pub struct PostgresOptions {
     /// How long a batch waits for a row that somebody else has locked, before its swaps go on one
     /// by one. Default: 25 ms, longer than any batch of another instance takes.
     pub lock_timeout: Duration,
+    /// How long what the server said of its settings holds, before a connection asks again.
+    /// Default: 5 s. What it acknowledges within this time after somebody turned its syncs off may
+    /// be lost in a crash.
+    pub ask_again_after: Duration,
     /// Whether a server that may lose acknowledged writes is accepted. Default: no.
     pub allow_unsafe: bool,
     /// Whether a schema is accepted in which every user of the database may create things, as in
@@ -105,6 +109,7 @@ impl PostgresOptions {
             connect_timeout: Duration::from_secs(3),
             statement_timeout: Duration::from_secs(4),
             lock_timeout: Duration::from_millis(25),
+            ask_again_after: Duration::from_secs(5),
             allow_unsafe: false,
             allow_shared_schema: false,
             batch_swaps_max: 128,

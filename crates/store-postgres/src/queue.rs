@@ -62,6 +62,19 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Puts entries back to the front.
+    pub(crate) fn give_back(&self, entries: Vec<Entry>) {
+        if entries.is_empty() {
+            return;
+        }
+        let mut waiting = self.waiting();
+        for entry in entries.into_iter().rev() {
+            waiting.push_front(entry);
+        }
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
     /// No more entries will come.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);

@@ -78,7 +78,8 @@ impl Slot {
     /// When there is none to be had. Nothing was sent.
     pub(crate) async fn get(&self) -> Result<Arc<Session>, StoreError> {
         if let Some(session) = self.live() {
-            if !session.link.is_due() || self.connector.is_unchanged(&session.link).await {
+            let is_due = session.link.is_due(self.connector.options.ask_again_after);
+            if !is_due || self.connector.is_unchanged(&session.link).await {
                 return Ok(session);
             }
             // The next one is looked at, and refused if that is the reason.

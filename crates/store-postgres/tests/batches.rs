@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use common::{client, migrated, open, options};
 use onlyonce_conformance::servers::postgres::url_at;
-use onlyonce_conformance::suite::samples::{at, completed, executing, id};
+use onlyonce_conformance::suite::samples::{at, body, completed, executing, id};
 use onlyonce_conformance::suite::together;
 use onlyonce_core::RouteName;
 use onlyonce_store::{Store, StoreError, Swap, Version};
@@ -111,8 +111,9 @@ async fn a_claim_a_completion_and_a_replay_are_one_round_trip_each() {
     let counter = Counter::start(server.address()).await;
     let url = format!("{}?sslmode=disable", url_at(counter.address));
     let mut options = options(&url);
-    // One connection for swaps, so that none is made while counting.
+    // One connection for swaps, so that none is made while counting, nor asked about itself.
     options.pool = 2;
+    options.ask_again_after = PATIENCE;
     let store = PostgresStore::open(&options).await.unwrap();
     counter.take();
     for number in 0..CALLS {
@@ -352,4 +353,39 @@ async fn locked_rows_keep_one_connection_busy() {
     for completion in completions {
         won(completion.await.unwrap().unwrap());
     }
+}
+
+/// Retries of large answers come in parts: all of them at once would be as much memory as there are
+/// callers.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_answers_do_not_share_one_statement() {
+    const ROWS: u64 = 40;
+    const BODY_BYTES: usize = 1 << 20;
+    // Each statement has at most 4 MiB of them.
+    const STATEMENTS_MIN: u64 = 10;
+    let server = migrated().await;
+    let counter = Counter::start(server.address()).await;
+    let mut options = options(&format!("{}?sslmode=disable", url_at(counter.address)));
+    options.pool = 2;
+    let store = PostgresStore::open(&options).await.unwrap();
+    for number in 0..ROWS {
+        let done = completed(number, body(BODY_BYTES));
+        won(store.swap(&id(number), None, Some(&done)).await.unwrap());
+    }
+    counter.take();
+    let claims = (0..ROWS).map(|number| {
+        let store = store.clone();
+        async move {
+            let claim = executing(number, at(5_000));
+            (number, store.swap(&id(number), None, Some(&claim)).await)
+        }
+    });
+    for (number, answer) in together(claims).await {
+        let Ok(Swap::Lost(Some(row))) = answer else {
+            panic!("{number}: {answer:?}");
+        };
+        assert_eq!(*row.record, completed(number, body(BODY_BYTES)));
+    }
+    let statements = counter.take();
+    assert!(statements >= STATEMENTS_MIN, "{statements} statements");
 }

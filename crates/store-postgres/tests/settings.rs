@@ -75,7 +75,8 @@ async fn syncs_that_are_turned_off_under_a_running_store_are_noticed() {
     };
     for setting in ["fsync", "full_page_writes"] {
         let server = Postgres::with(&syncing);
-        let strict = PostgresOptions::from_url(&server.url()).unwrap();
+        let mut strict = PostgresOptions::from_url(&server.url()).unwrap();
+        strict.ask_again_after = Duration::from_millis(100);
         migrate(&strict).await.unwrap();
         let store = PostgresStore::open(&strict).await.unwrap();
         assert!(claim(&store, 1).await.is_ok());
