@@ -183,8 +183,8 @@ impl Connector {
             return Ok(());
         }
         let mut looks = JoinSet::new();
-        for server in self.hosts.in_turn().cloned() {
-            let connector = Arc::clone(self);
+        for server in self.hosts.in_turn() {
+            let (connector, server) = (Arc::clone(self), server.clone());
             looks.spawn(async move { connector.reach(&server).await.err() });
         }
         let found = looks.join_all().await.into_iter().flatten();

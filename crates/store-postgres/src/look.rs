@@ -81,10 +81,9 @@ impl Connector {
     /// Whether a connection is still what it was when it was looked at: settings can be changed
     /// on a running server.
     pub(crate) async fn is_unchanged(&self, link: &Link) -> bool {
-        let asked = timeout(
-            self.options.connect_timeout,
-            link.client.simple_query(STATE),
-        );
+        // Below the engine's own patience: a caller that went away would leave a dead connection.
+        let patience = self.options.statement_timeout;
+        let asked = timeout(patience, link.client.simple_query(STATE));
         matches!(asked.await, Ok(Ok(answer)) if state(&answer) == link.state)
     }
 }
