@@ -95,9 +95,9 @@ impl Latest {
 mod tests {
     use super::*;
 
-    fn history(system: &str, timeline: u32) -> Option<History> {
+    fn history(system: &str, timeline: u32) -> History {
         let system = system.to_owned();
-        Some(History { system, timeline })
+        History { system, timeline }
     }
 
     fn connection() -> tokio::task::JoinHandle<()> {
@@ -112,11 +112,11 @@ mod tests {
         let admit = |found, driver: &tokio::task::JoinHandle<()>| {
             latest.admit("host", found, &driver.abort_handle())
         };
-        admit(history("a", 1), &one).unwrap();
-        admit(history("a", 2), &two).unwrap();
+        admit(Some(history("a", 1)), &one).unwrap();
+        admit(Some(history("a", 2)), &two).unwrap();
         assert!(one.await.unwrap_err().is_cancelled());
         assert!(!two.is_finished());
-        let refused = admit(history("a", 1), &three).unwrap_err();
+        let refused = admit(Some(history("a", 1)), &three).unwrap_err();
         assert!(
             matches!(
                 refused,
@@ -128,7 +128,7 @@ mod tests {
             ),
             "{refused}"
         );
-        admit(history("a", 2), &three).unwrap();
+        admit(Some(history("a", 2)), &three).unwrap();
         assert!(!two.is_finished() && !three.is_finished());
     }
 
@@ -137,8 +137,10 @@ mod tests {
         let latest = Latest::default();
         let driver = connection().abort_handle();
         latest.admit("host", None, &driver).unwrap();
-        latest.admit("host", history("a", 1), &driver).unwrap();
-        for other in [history("b", 7), None] {
+        latest
+            .admit("host", Some(history("a", 1)), &driver)
+            .unwrap();
+        for other in [Some(history("b", 7)), None] {
             let refused = latest.admit("host", other, &driver).unwrap_err();
             assert!(
                 matches!(refused, OpenError::OtherServer { .. }),
