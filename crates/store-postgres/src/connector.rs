@@ -192,6 +192,27 @@ impl Connector {
         others.next().map_or(Ok(()), Err)
     }
 
+    /// Looks at every host again and again, for as long as somebody uses the store: connections to
+    /// a primary that was replaced, and lives on, do not break by themselves.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        if !self.has_several_hosts() {
+            return;
+        }
+        let watched = Arc::downgrade(self);
+        let pause = self.options.ask_again_after;
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(pause).await;
+                let Some(connector) = watched.upgrade() else {
+                    return;
+                };
+                if let Err(error) = connector.survey().await {
+                    tracing::warn!(%error, "one of the hosts of the store is another server");
+                }
+            }
+        });
+    }
+
     pub(crate) fn server_error(
         &self,
         what: &'static str,

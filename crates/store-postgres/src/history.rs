@@ -3,7 +3,8 @@
 //! A standby that is promoted begins a new timeline. The primary that it replaced may come back as
 //! it was: it takes writes, and knows nothing of the keys that were settled since. So the highest
 //! timeline that was seen counts, for as long as the process runs: a server on a lower one is
-//! refused, and connections to one are cut when a higher one is found.
+//! refused, and connections to one are cut when a higher one is found. With several hosts it is
+//! looked for.
 
 use std::sync::{Mutex, PoisonError};
 

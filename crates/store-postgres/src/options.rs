@@ -55,8 +55,8 @@ pub struct PostgresOptions {
     /// How long a batch waits for a row that somebody else has locked, before its swaps go on one
     /// by one. Default: 25 ms, longer than any batch of another instance takes.
     pub lock_timeout: Duration,
-    /// How long what the server said of its settings holds, before a connection asks again.
-    /// Default: 5 s. What it acknowledges within this time after somebody turned its syncs off may
+    /// How long what the server said of its settings holds, before a connection asks again, and
+    /// before all of several hosts are looked at again. Default: 5 s. What it acknowledges within this time after somebody turned its syncs off may
     /// be lost in a crash.
     pub ask_again_after: Duration,
     /// Whether a server that may lose acknowledged writes is accepted. Default: no.

@@ -200,6 +200,37 @@ async fn of_two_primaries_the_later_timeline_is_used() {
     assert_eq!(alone.load(&id(1)).await.unwrap(), None);
 }
 
+/// The old primary was cut off from whoever promoted the new one, and not from the gateways: nothing
+/// breaks there, and other gateways are on the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_was_replaced_and_lives_on_is_left() {
+    let (old, new) = primary_and_standby().await;
+    let mut options = options(&url_of(&[&old, &new]));
+    options.ask_again_after = Duration::from_millis(100);
+    let store = PostgresStore::open(&options).await.unwrap();
+    let _ = claim(&store, 1).await.unwrap();
+    promote(&new).await;
+    let there = PostgresStore::open(&common::options(&new.url()))
+        .await
+        .unwrap();
+    let moved = async {
+        let mut number = 2;
+        loop {
+            let is_claimed = claim(&store, number).await.is_ok();
+            if is_claimed && there.load(&id(number)).await.unwrap().is_some() {
+                return;
+            }
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, moved).await.unwrap();
+    for number in 10_000..10_020 {
+        until_it_works(&store, number).await;
+        assert!(there.load(&id(number)).await.unwrap().is_some());
+    }
+}
+
 /// A managed server may refuse to say: then it is used as before, with a warning where it matters.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_say_its_timeline_is_used() {
