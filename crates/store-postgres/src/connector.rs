@@ -5,6 +5,7 @@
 //! same address may lead to another server.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use rustls::ClientConfig;
@@ -33,6 +34,8 @@ pub(crate) struct Connector {
     hosts: Hosts,
     tls: Option<Arc<ClientConfig>>,
     latest: Latest,
+    /// Whether the store was opened: what is found from then on is logged.
+    pub(crate) is_open: AtomicBool,
     /// What an operator should know: also what was accepted because the options say so.
     pub(crate) warnings: Mutex<BTreeSet<String>>,
 }
@@ -56,6 +59,7 @@ impl Connector {
             hosts: Hosts::new(options),
             tls,
             latest: Latest::default(),
+            is_open: AtomicBool::new(false),
             warnings: Mutex::default(),
         })
     }

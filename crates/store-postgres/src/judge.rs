@@ -1,6 +1,7 @@
 //! What is refused about a server, and what is accepted only because the URL allows it by name.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use tokio_postgres::SimpleQueryRow;
 
@@ -93,6 +94,10 @@ impl Connector {
     /// Keeps something that an operator should know.
     pub(crate) fn warn(&self, warning: String) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever opens a store asks for them. After a failover nobody does.
+        if self.is_open.load(Ordering::Relaxed) && !warnings.contains(&warning) {
+            tracing::warn!("{warning}");
+        }
         warnings.insert(warning);
     }
 

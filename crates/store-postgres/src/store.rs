@@ -57,6 +57,7 @@ impl PostgresStore {
         let connector = Arc::new(Connector::new(options)?);
         connector.survey().await?;
         let (first, _) = connector.session(&[]).await?;
+        connector.is_open.store(true, Ordering::Relaxed);
         connector.watch();
         let options = options.clone();
         let patience = options.patience();
