@@ -127,15 +127,17 @@ impl Queues {
             }
             let started = Instant::now();
             let now = match engine.check_store().await {
-                Err(error) => Counting::Fails(error),
+                Err(error) => {
+                    next_count = started;
+                    Counting::Fails(error)
+                }
                 Ok(_) if started < next_count => before.clone(),
-                Ok(_) => self.count_once(&engine).await,
+                Ok(_) => {
+                    let counted = self.count_once(&engine).await;
+                    next_count = Instant::now() + started.elapsed() * PAUSE_TIMES;
+                    counted
+                }
             };
-            if matches!(now, Counting::Fails(_)) {
-                next_count = started;
-            } else if started >= next_count {
-                next_count = Instant::now() + started.elapsed() * PAUSE_TIMES;
-            }
             self.note(&now, started);
             if now.differs(&before) {
                 observer(&now);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use onlyonce_core::{Command, Fence, RecordId};
+use onlyonce_core::{Command, Decision, Fence, RecordId};
 use onlyonce_store::Store;
 
 use crate::apply::{Applied, Start};
@@ -24,7 +24,7 @@ type Claiming = Pin<Box<dyn Future<Output = Result<Applied, EngineError>> + Send
 /// The first pause between two attempts to give a key back.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// The longest between two looks for a row that may still appear: there may be many of them.
+/// The longest between two looks for a write that may still appear: there may be many of them.
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// A claim under way. Polled by the caller; finished by a task if the caller drops it.
@@ -73,8 +73,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 
     /// A write that was given up may still be on its way: a commit that waits for a standby or a
-    /// disk appears when that is over. So a row that is not there is looked for again; the slot
-    /// is given back meanwhile, as nothing is known to run.
+    /// disk appears when that is over. So while the key is not held under the fence it is looked at
+    /// again; the slot is given back meanwhile, as nothing is known to run.
     async fn release(&self, id: &RecordId, fence: Fence, mut slot: Option<Slot>) {
         let deadline = self
             .runtime
@@ -84,8 +84,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let command = Command::Release { fence };
         loop {
             let pause_max = match self.apply_until(deadline, id, &command, Start::Read).await {
-                Ok(Applied { row: Some(_), .. }) => break,
-                Ok(Applied { row: None, .. }) => {
+                Ok(applied) if applied.decision != Decision::Fenced => break,
+                Ok(_) => {
                     slot = None;
                     LOOK_PAUSE_MAX
                 }

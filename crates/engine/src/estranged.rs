@@ -4,7 +4,7 @@
 //! keys or without: it was emptied, it came back as an older copy, or failed over to a server that
 //! had not got them. The next engine to open it writes its own. Ids under two secrets have nothing
 //! to do with each other, so both engines would execute one key. Therefore the marks are looked at
-//! again and again, and while they are gone, or tell of a secret that this engine has not got,
+//! again and again, and while they are gone, or tell of another secret than that of this engine,
 //! nothing is granted here. What is stored is still answered, and what runs is still settled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,13 +44,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let Ok(marks) = answer else {
             return;
         };
-        let is_known = marks.is_some_and(|(marks, _)| {
-            marks.is_current(&self.secret)
-                || self
-                    .previous_secret
-                    .as_ref()
-                    .is_some_and(|previous| marks.is_current(previous))
-        });
+        // Not the previous one either: whoever has only that does not look under this one.
+        let is_known = marks.is_some_and(|(marks, _)| marks.is_current(&self.secret));
         self.estranged.0.store(!is_known, Ordering::Release);
         if !is_known {
             self.observer.observe(&Event::StoreFailed {

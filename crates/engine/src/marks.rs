@@ -28,6 +28,9 @@ const LAST: Timestamp = Timestamp::from_millis(u64::MAX - 1);
 
 const MARK_BYTES: usize = 16;
 
+/// The mark of no secret: the one of the keys is gone.
+const LOST: Mark = [0; MARK_BYTES];
+
 /// Tells a secret from another one without showing it.
 pub(crate) type Mark = [u8; MARK_BYTES];
 
@@ -83,7 +86,12 @@ impl Opening<'_> {
             let next = match seen {
                 Some((marks, _)) => marks.next(self)?,
                 None if self.is_first(store).await? => Marks::first(self),
-                None if self.origin == Origin::New => return Err(SecretError::Lost.into()),
+                None if self.origin == Origin::New => {
+                    // The new secret is there from now on, and would pass for the old one at the next
+                    // start. This says that it is not, to everybody.
+                    Marks::lost(self.now).write(store, None, self.now).await?;
+                    return Err(SecretError::Lost.into());
+                }
                 None => return Err(SecretError::Unmarked.into()),
             };
             if next.write(store, seen, self.now).await? {
@@ -199,6 +207,15 @@ impl Marks {
         }
     }
 
+    /// Those of a store whose secret is gone.
+    const fn lost(now: Timestamp) -> Self {
+        Self {
+            current: LOST,
+            retired: None,
+            changed_at: now,
+        }
+    }
+
     fn first(opening: &Opening<'_>) -> Self {
         let current = mark(opening.current);
         let previous = opening.previous.map(mark);
@@ -217,6 +234,13 @@ impl Marks {
         let current = mark(opening.current);
         let previous = opening.previous.map(mark);
         let is_given = |mark: Mark| mark == current || Some(mark) == previous;
+        if self.current == LOST {
+            // Whoever brings a secret says that it is the one.
+            let is_brought = opening.origin == Origin::Given || previous.is_some();
+            return is_brought
+                .then(|| Self::first(opening))
+                .ok_or(SecretError::Lost);
+        }
         if !is_given(self.current) {
             return Err(SecretError::Other);
         }

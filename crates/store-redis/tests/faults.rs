@@ -209,16 +209,20 @@ async fn an_emptied_row_is_corrupt() {
     let store = open(&server.url()).await;
     claim(&store, 1).await.expect("a claim");
     let key = server.cli(&["KEYS", "onlyonce:*:r:*"]);
-    server.order(&["SET", &key, ""]);
-    let loaded = store.load(&id(1)).await;
-    assert!(
-        matches!(loaded, Err(StoreError::Corrupt { .. })),
-        "{loaded:?}"
-    );
-    let next = executing(2, at(5_000));
-    let claimed = store.swap(&id(1), None, Some(&next)).await;
-    assert!(
-        matches!(claimed, Err(StoreError::Corrupt { .. })),
-        "{claimed:?}"
-    );
+    for rest in ["", "short"] {
+        server.order(&["SET", &key, rest]);
+        let loaded = store.load(&id(1)).await;
+        let Err(StoreError::Corrupt { version, .. }) = loaded else {
+            panic!("{rest:?}: {loaded:?}");
+        };
+        let next = executing(2, at(5_000));
+        let claimed = store.swap(&id(1), None, Some(&next)).await;
+        assert!(
+            matches!(claimed, Err(StoreError::Corrupt { .. })),
+            "{claimed:?}"
+        );
+        let removed = store.swap(&id(1), Some(version), None).await;
+        assert!(matches!(removed, Ok(Swap::Won(_))), "{removed:?}");
+        assert_eq!(store.load(&id(1)).await, Ok(None));
+    }
 }

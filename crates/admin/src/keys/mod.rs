@@ -16,7 +16,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::Uri;
 use onlyonce_core::{PrincipalDigest, Record, RecordId, RouteName, StateKind, Timestamp};
-use onlyonce_engine::EngineError;
+use onlyonce_engine::{EngineError, Marks};
 use onlyonce_store::{Cursor, Filter, ListStore, Listed, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -146,6 +146,12 @@ async fn existing<S: Store + ListStore>(
             "there is no such key: it was never used, or is forgotten; what was done to it is in \
              /api/v1/audit?key=ID",
         )),
+        Err(EngineError::Store(StoreError::Corrupt { reason, .. })) if Marks::are_at(id) => {
+            Err(Code::NotFound.because(format!(
+                "this is no key, but the store's note of its secret, and it cannot be read: {reason}; \
+                 restore it from a copy"
+            )))
+        }
         Err(EngineError::Store(error @ StoreError::Corrupt { .. })) => Ok(Err(error)),
         Err(error) => Err(error.into()),
     }

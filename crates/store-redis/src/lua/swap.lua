@@ -4,8 +4,11 @@
 --       deadline or '', in how many ms the server may drop the row or ''.
 -- Answers 1, or the row that is there instead.
 local version = redis.call('GETRANGE', KEYS[1], 0, 7)
--- An emptied row is one too, and its version is like that of none.
-if version ~= ARGV[1] or (version == '' and redis.call('EXISTS', KEYS[1]) == 1) then
+-- A row too short for a version is one too: of version 0, under which it can be removed.
+if #version < 8 and (version ~= '' or redis.call('EXISTS', KEYS[1]) == 1) then
+  version = string.rep('\0', 8)
+end
+if version ~= ARGV[1] then
   -- Something to wait for: whoever is shown this row must find it again after a failover.
   -- PEXPIRE works in a full memory too; in ten years, so that the mark stays.
   if KEYS[4] and redis.call('PEXPIRE', KEYS[4], '315360000000') == 0 then
