@@ -194,7 +194,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// none yet.
     async fn take_up(&self, id: &RecordId, turn: &mut Option<Turn>) -> Swept {
         let row = match self.load(id).await {
-            Ok(Some(row)) => row,
+            Ok(Some(row)) => {
+                self.unreadable.forget(id);
+                row
+            }
             Ok(None) => return Swept::Done(Decision::NotDue),
             Err(error) => {
                 if matches!(error, StoreError::Corrupt { .. }) {

@@ -104,7 +104,7 @@ async fn a_lease_whose_end_a_retry_notices_is_told_of() {
 
 /// One damaged row is no failing store: it is told of, and then left alone for a while.
 #[tokio::test]
-async fn a_row_that_cannot_be_read_is_told_of_once_and_can_be_removed() {
+async fn a_row_that_cannot_be_read_is_not_told_of_at_every_pass_and_can_be_removed() {
     let (store, events) = (Faulty::default(), EventLog::default());
     let engine = Engine::builder(store.clone()).observer(events.clone());
     let engine = engine.without_background().open().await.unwrap();
@@ -117,10 +117,13 @@ async fn a_row_that_cannot_be_read_is_told_of_once_and_can_be_removed() {
     let version = store.load(&id).await.unwrap().unwrap().version;
     let _ = store.swap(&id, Some(version), Some(&record)).await.unwrap();
     *store.corrupt.lock().unwrap() = true;
-    for failed in [1, 0, 0] {
-        assert_eq!(engine.sweep().await.unwrap().failed, failed);
+    let mut failed = 0;
+    for _ in 0..100 {
+        failed += engine.sweep().await.unwrap().failed;
     }
-    assert_eq!(events.count("StoreFailed"), 1);
+    // Once at first; then after a second, two, four … if this takes so long.
+    assert!((1..10).contains(&failed), "{failed}");
+    assert_eq!(events.count("StoreFailed"), failed);
     // Not by a version that nobody has seen.
     let told = engine.forget_unreadable(&id, version).await;
     assert_eq!(told, Ok(Decision::Fenced));
