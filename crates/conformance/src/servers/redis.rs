@@ -479,8 +479,11 @@ impl RedisCluster {
     }
 }
 
+/// Whether a node sees every slot with somebody, too: one that may serve a part is well without.
 fn is_whole(node: &RedisServer) -> bool {
-    node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+    let info = node.cli(&["CLUSTER", "INFO"]);
+    let slots = format!("cluster_slots_assigned:{SLOTS}");
+    info.contains("cluster_state:ok") && info.lines().any(|line| line.trim() == slots)
 }
 
 fn cluster_node(settings: &[(&str, &str)]) -> RedisServer {
