@@ -515,7 +515,12 @@ async fn stalled_commits_do_not_pile_up_in_the_server() {
     let mut ambiguous = Vec::new();
     // Time enough for each connection to be given up and made again several times.
     for number in 0..10_000 {
-        let error = claim(&store, number).await.unwrap_err();
+        let claimed = claim(&store, number).await;
+        if claimed.is_ok() && ambiguous.is_empty() && refused_in_a_row == 0 {
+            // The server's checkpointer, which decides, has not read its settings yet.
+            continue;
+        }
+        let error = claimed.unwrap_err();
         if error.may_have_written() {
             ambiguous.push(number);
             refused_in_a_row = 0;
