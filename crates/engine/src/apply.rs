@@ -115,9 +115,6 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let is_persons = matches!(command, Command::Resolve { .. });
         let mut unsure: Option<Tried> = None;
         for _ in 0..self.config.rounds_max {
-            if let Some(tried) = unsure.take_if(|_| self.runtime.elapsed() >= deadline) {
-                return Err(tried.error.into());
-            }
             let done = unsure.as_ref().filter(|_| is_persons);
             if let Some(tried) = done.filter(|tried| tried.is_there(seen.as_ref())) {
                 return Ok(Applied::new(tried.decision, seen));
@@ -139,6 +136,10 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Next::Put(record) => Some(record),
                 Next::Remove => None,
             };
+            // Only now: what was written after all is recognised also when the time is over.
+            if let Some(tried) = unsure.take_if(|_| self.runtime.elapsed() >= deadline) {
+                return Err(tried.error.into());
+            }
             if let Some(record) = &next
                 && let Err(error) = self.keep_secret_for(record).await
             {
