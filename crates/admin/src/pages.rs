@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use onlyonce_core::{Record, Response, State};
+use onlyonce_core::Record;
 use onlyonce_store::{Cursor, Filter, ListStore, Listed, Page, StoreError};
 use tokio::time::timeout;
 
@@ -137,19 +137,5 @@ impl<T, F: FnMut(Listed) -> Option<T>> Found<T, F> {
 
 /// How large a record is, about.
 fn size(record: &Record) -> usize {
-    let answer = match &record.state {
-        State::Completed { response, .. } => match response {
-            Response::Plain(stored) => {
-                stored.body.len() + stored.headers.encoded().len() + stored.trailers.encoded().len()
-            }
-            Response::Sealed(sealed) => sealed.ciphertext.len(),
-            Response::Tombstone(_) => 0,
-        },
-        State::Executing { .. }
-        | State::Unknown { .. }
-        | State::DeadLetter { .. }
-        | State::Released { .. }
-        | State::Expired { .. } => 0,
-    };
-    answer + record.memo.len()
+    record.state.response_bytes() + record.memo.len()
 }

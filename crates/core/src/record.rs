@@ -102,6 +102,27 @@ pub struct Doubt {
 }
 
 impl State {
+    /// How many bytes its stored response has, about; 0 without one.
+    #[must_use]
+    pub fn response_bytes(&self) -> usize {
+        match self {
+            Self::Completed { response, .. } => match response {
+                Response::Plain(plain) => {
+                    plain.headers.encoded().len()
+                        + plain.body.len()
+                        + plain.trailers.encoded().len()
+                }
+                Response::Sealed(sealed) => sealed.ciphertext.len(),
+                Response::Tombstone(_) => 0,
+            },
+            Self::Executing { .. }
+            | Self::Unknown { .. }
+            | Self::DeadLetter { .. }
+            | Self::Released { .. }
+            | Self::Expired { .. } => 0,
+        }
+    }
+
     /// When this state's own deadline passes, if it has one: the lease, the next probe, or
     /// the end of the row.
     #[must_use]

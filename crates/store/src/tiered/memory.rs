@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use onlyonce_core::{Record, RecordId, Response, State};
+use onlyonce_core::{Record, RecordId};
 
 use super::{Cache, Cached};
 
@@ -138,21 +138,7 @@ impl Cache for MemoryCache {
 
 /// The bytes of a record that are not part of the struct.
 fn variable_bytes(record: &Record) -> usize {
-    let response = match &record.state {
-        State::Completed { response, .. } => match response {
-            Response::Plain(plain) => {
-                plain.headers.encoded().len() + plain.body.len() + plain.trailers.encoded().len()
-            }
-            Response::Sealed(sealed) => sealed.ciphertext.len(),
-            Response::Tombstone(_) => 0,
-        },
-        State::Executing { .. }
-        | State::Unknown { .. }
-        | State::DeadLetter { .. }
-        | State::Released { .. }
-        | State::Expired { .. } => 0,
-    };
-    response + record.fields.encoded().len() + record.route.as_str().len()
+    record.state.response_bytes() + record.fields.encoded().len() + record.route.as_str().len()
 }
 
 impl fmt::Debug for MemoryCache {
