@@ -37,6 +37,11 @@ pub struct EngineConfig {
     /// How often the store is asked for its time, and whether it still knows the secret. Default:
     /// 5 s; a monotonic clock drifts by microseconds in that time.
     pub clock_refresh: Duration,
+    /// Whether work runs in the task of the caller who waits for it, and gets one of its own only
+    /// once that caller has dropped its request: a task fewer for each execution. For servers that
+    /// poll every request or drop it, in the runtime where it began, as hyper does. Default: no; a
+    /// caller who does neither would stop its work, its lease, and a drain that waits for both.
+    pub callers_work: bool,
 }
 
 impl Default for EngineConfig {
@@ -55,6 +60,7 @@ impl Default for EngineConfig {
             sweep_concurrency: 64,
             probes_max: 64,
             clock_refresh: Duration::from_secs(5),
+            callers_work: false,
         }
     }
 }

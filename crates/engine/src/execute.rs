@@ -1,10 +1,14 @@
-//! The work's own task: run it, keep its lease, record its outcome, then tell the caller.
+//! The work: run it, keep its lease, record its outcome, then tell the caller.
+//!
+//! It goes on whoever goes away, so it has a task of its own: from the beginning, or, where
+//! [`callers_work`](crate::EngineConfig::callers_work), from the moment that its caller drops it.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -38,8 +42,7 @@ enum End<T> {
 }
 
 impl<S: Store, R: Runtime> Inner<S, R> {
-    /// Runs the work in a task of its own and waits for its end. Dropping this future leaves the
-    /// task alone.
+    /// Runs the work and waits for its end. Dropping this future leaves the work alone.
     pub(crate) async fn execute<T, F, Fut>(
         self: &Arc<Self>,
         granted: Granted,
@@ -51,16 +54,22 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Finished<T>> + Send + 'static,
     {
-        let (tell, told) = oneshot::channel();
         let inner = Arc::clone(self);
-        // Boxed: a runtime moves a task about before it runs, and this one has kilobytes.
-        let task = Box::pin(async move {
+        // Boxed: it is moved about before it runs and when its caller goes away, and has kilobytes.
+        let work: Working<T> = Box::pin(async move {
             let reply = inner.work(granted, work).await;
             drop(slot);
-            // The caller may be gone; the outcome is recorded all the same.
-            let _ = tell.send(reply);
+            reply
         });
-        self.runtime.spawn(task);
+        if self.config.callers_work {
+            let (inner, work) = (Arc::clone(self), Some(work));
+            return Begun { inner, work }.await;
+        }
+        let (tell, told) = oneshot::channel();
+        self.runtime.spawn(async move {
+            // The caller may be gone; the outcome is recorded all the same.
+            let _ = tell.send(work.await);
+        });
         // The task can only vanish with the process.
         told.await.unwrap_or(Ok(Reply::Unknown(None)))
     }
@@ -174,5 +183,35 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         Ok(applied
             .row
             .filter(|_| applied.decision == Decision::Renewed))
+    }
+}
+
+type Working<T> = Pin<Box<dyn Future<Output = Result<Reply<T>, EngineError>> + Send>>;
+
+/// Work that its caller polls; a task goes on with it if the caller drops it.
+struct Begun<S: Store, R: Runtime, T: Send + 'static> {
+    inner: Arc<Inner<S, R>>,
+    /// There until it has ended.
+    work: Option<Working<T>>,
+}
+
+impl<S: Store, R: Runtime, T: Send + 'static> Future for Begun<S, R, T> {
+    type Output = Result<Reply<T>, EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else {
+            return Poll::Pending;
+        };
+        let reply = ready!(work.as_mut().poll(context));
+        self.work = None;
+        Poll::Ready(reply)
+    }
+}
+
+impl<S: Store, R: Runtime, T: Send + 'static> Drop for Begun<S, R, T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.inner.runtime.spawn(async move { drop(work.await) });
+        }
     }
 }

@@ -15,10 +15,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{
-    ANYBODY, EventLog, Fault, Faulty, body, counted, engine, faulty, kinds, name, short_lease,
+    ANYBODY, EventLog, Fault, Faulty, body, counted, engine_where, faulty, kinds, name, short_lease,
 };
+use futures_util::FutureExt as _;
 use onlyonce_core::{Command, Response, StateKind, StoredResponse, TombstoneReason, Verdict};
-use onlyonce_engine::{Engine, EngineConfig, EngineError, Finished, GuardError, Reply, Resolver};
+use onlyonce_engine::{
+    Carried, Engine, EngineConfig, EngineError, Finished, GuardError, Reply, Resolver, TokioRuntime,
+};
 use onlyonce_store::MemoryStore;
 use tokio::sync::oneshot;
 
@@ -38,31 +41,109 @@ async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -
 /// the key stuck, or charge again.
 #[tokio::test]
 async fn a_dropped_caller_does_not_cancel_its_work() {
-    let engine = engine().await;
-    let (begin, begun) = oneshot::channel();
-    let (go, may_go) = oneshot::channel::<()>();
-    let caller = tokio::spawn({
-        let engine = engine.clone();
-        async move {
+    for callers_work in [false, true] {
+        let engine = engine_where(callers_work).await;
+        let (begin, begun) = oneshot::channel();
+        let (go, may_go) = oneshot::channel::<()>();
+        let caller = tokio::spawn({
+            let engine = engine.clone();
+            async move {
+                let work = |_| async move {
+                    begin.send(()).unwrap();
+                    may_go.await.unwrap();
+                    Finished::completed(StoredResponse::from_bytes("ch_1"), ())
+                };
+                engine.guard("pay", ANYBODY, "k").run(b"", work).await
+            }
+        });
+        begun.await.unwrap();
+        caller.abort();
+        assert!(caller.await.unwrap_err().is_cancelled());
+        let runs = Arc::new(AtomicUsize::new(0));
+        let waiting = engine
+            .guard("pay", ANYBODY, "k")
+            .wait(Duration::from_secs(10));
+        let waiting = waiting.run(b"", counted(&runs, "ch_2"));
+        go.send(()).unwrap();
+        assert_eq!(body(&waiting.await.unwrap()), b"ch_1");
+        assert_eq!(runs.load(Ordering::SeqCst), 0);
+    }
+}
+
+/// A caller may go away between any two steps of its request. What it began is finished, what it did
+/// not begin is given back, and its retry makes it one execution in all.
+#[tokio::test]
+async fn wherever_a_caller_goes_away_its_work_is_done_once() {
+    for callers_work in [false, true] {
+        let engine = engine_where(callers_work).await;
+        let mut left_after = 0;
+        for polls in 0.. {
+            let (runs, key) = (Arc::new(AtomicUsize::new(0)), format!("k-{polls}"));
+            let again = Arc::clone(&runs);
             let work = |_| async move {
-                begin.send(()).unwrap();
-                may_go.await.unwrap();
+                for _ in 0..3 {
+                    tokio::task::yield_now().await;
+                }
+                again.fetch_add(1, Ordering::SeqCst);
                 Finished::completed(StoredResponse::from_bytes("ch_1"), ())
             };
-            engine.guard("pay", ANYBODY, "k").run(b"", work).await
+            let guard = engine.guard("pay", ANYBODY, &key);
+            let has_ended = {
+                let mut running = std::pin::pin!(guard.run(b"", work));
+                let mut has_ended = false;
+                for _ in 0..polls {
+                    has_ended |= running.as_mut().now_or_never().is_some();
+                    if has_ended {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                has_ended
+            };
+            let guard = engine.guard("pay", ANYBODY, &key);
+            let retry = guard.wait(Duration::from_secs(10));
+            let retry = retry.run(b"", counted(&runs, "ch_1")).await.unwrap();
+            let answer = if let Reply::Executed { value, .. } = &retry {
+                value.as_bytes()
+            } else {
+                body(&retry)
+            };
+            assert_eq!(answer, b"ch_1", "gone after {polls} polls");
+            assert_eq!(runs.load(Ordering::SeqCst), 1, "gone after {polls} polls");
+            if has_ended {
+                left_after = polls;
+                break;
+            }
         }
-    });
-    begun.await.unwrap();
-    caller.abort();
-    assert!(caller.await.unwrap_err().is_cancelled());
-    let runs = Arc::new(AtomicUsize::new(0));
-    let waiting = engine
-        .guard("pay", ANYBODY, "k")
-        .wait(Duration::from_secs(10));
-    let waiting = waiting.run(b"", counted(&runs, "ch_2"));
-    go.send(()).unwrap();
-    assert_eq!(body(&waiting.await.unwrap()), b"ch_1");
-    assert_eq!(runs.load(Ordering::SeqCst), 0);
+        assert!(left_after > 1, "it goes away in the middle, too");
+    }
+}
+
+/// What a request's task has with it, its work has, also after the caller has gone: lines of a log
+/// would belong to nobody.
+#[tokio::test]
+async fn work_keeps_what_its_caller_had() {
+    for callers_work in [false, true] {
+        let engine = engine_where(callers_work).await;
+        let (go, may_go) = oneshot::channel::<()>();
+        let (tell, told) = oneshot::channel();
+        let work = |_| async move {
+            may_go.await.unwrap();
+            let carried = TokioRuntime::carried().and_then(|it| it.downcast_ref().copied());
+            tell.send(carried).unwrap();
+            Finished::completed(StoredResponse::from_bytes("ch_1"), ())
+        };
+        let guard = engine.guard("pay", ANYBODY, "k");
+        let what: Carried = Arc::new(7_u8);
+        let mut running = Box::pin(TokioRuntime::carry(Some(what), guard.run(b"", work)));
+        for _ in 0..10 {
+            assert!(running.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(running);
+        go.send(()).unwrap();
+        assert_eq!(told.await, Ok(Some(7_u8)));
+    }
 }
 
 /// The claim of a caller that vanished may still win. Nobody would execute it, so it must be
@@ -364,69 +445,78 @@ impl Resolver for Provider {
 /// verdict settles it.
 #[tokio::test]
 async fn a_crashed_execution_becomes_unknown_and_is_reconciled() {
-    let store = MemoryStore::new();
-    let reconcile = onlyonce_core::Reconcile {
-        delay: Duration::from_millis(20),
-        ..onlyonce_core::Reconcile::default()
-    };
-    let policy = onlyonce_core::Policy::builder()
-        .lease(Duration::from_millis(100))
-        .reconcile(reconcile)
-        .build()
-        .unwrap();
-    let policies = onlyonce_engine::Policies::new(policy);
-    // The process that dies: its runtime is dropped in mid-work.
-    let dying = store.clone();
-    let doomed = policies.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
+    for callers_work in [false, true] {
+        let store = MemoryStore::new();
+        let reconcile = onlyonce_core::Reconcile {
+            delay: Duration::from_millis(20),
+            ..onlyonce_core::Reconcile::default()
+        };
+        let policy = onlyonce_core::Policy::builder()
+            .lease(Duration::from_millis(100))
+            .reconcile(reconcile)
             .build()
             .unwrap();
-        runtime.block_on(async {
-            let engine = Engine::builder(dying)
-                .policies(doomed)
-                .open()
-                .await
+        let policies = onlyonce_engine::Policies::new(policy);
+        // The process that dies: its runtime is dropped in mid-work.
+        let dying = store.clone();
+        let doomed = policies.clone();
+        let config = EngineConfig {
+            callers_work,
+            ..EngineConfig::default()
+        };
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
                 .unwrap();
-            let (begin, begun) = oneshot::channel();
-            let work = |_| async move {
-                begin.send(()).unwrap();
-                std::future::pending::<Finished<()>>().await
-            };
-            let running =
-                tokio::spawn(async move { engine.guard("pay", ANYBODY, "k").run(b"", work).await });
-            begun.await.unwrap();
-            drop(running);
-        });
-    })
-    .join()
-    .unwrap();
-    assert_eq!(kinds(&store).await, [StateKind::Executing]);
+            runtime.block_on(async {
+                let engine = Engine::builder(dying)
+                    .policies(doomed)
+                    .config(config)
+                    .open()
+                    .await
+                    .unwrap();
+                let (begin, begun) = oneshot::channel();
+                let work = |_| async move {
+                    begin.send(()).unwrap();
+                    std::future::pending::<Finished<()>>().await
+                };
+                let running =
+                    tokio::spawn(
+                        async move { engine.guard("pay", ANYBODY, "k").run(b"", work).await },
+                    );
+                begun.await.unwrap();
+                drop(running);
+            });
+        })
+        .join()
+        .unwrap();
+        assert_eq!(kinds(&store).await, [StateKind::Executing]);
 
-    let config = EngineConfig {
-        sweep_every: Duration::from_millis(10),
-        ..EngineConfig::default()
-    };
-    let survivor = Engine::builder(store.clone())
-        .policies(policies)
-        .config(config)
-        .resolver(Provider)
-        .open()
-        .await
-        .unwrap();
-    eventually("reconciled", async || {
-        kinds(&store).await == [StateKind::Completed]
-    })
-    .await;
-    let runs = Arc::new(AtomicUsize::new(0));
-    let retry = survivor
-        .guard("pay", ANYBODY, "k")
-        .run(b"", counted(&runs, "twice"))
-        .await
-        .unwrap();
-    assert_eq!(body(&retry), b"found");
-    assert_eq!(runs.load(Ordering::SeqCst), 0);
+        let config = EngineConfig {
+            sweep_every: Duration::from_millis(10),
+            ..EngineConfig::default()
+        };
+        let survivor = Engine::builder(store.clone())
+            .policies(policies)
+            .config(config)
+            .resolver(Provider)
+            .open()
+            .await
+            .unwrap();
+        eventually("reconciled", async || {
+            kinds(&store).await == [StateKind::Completed]
+        })
+        .await;
+        let runs = Arc::new(AtomicUsize::new(0));
+        let retry = survivor
+            .guard("pay", ANYBODY, "k")
+            .run(b"", counted(&runs, "twice"))
+            .await
+            .unwrap();
+        assert_eq!(body(&retry), b"found");
+        assert_eq!(runs.load(Ordering::SeqCst), 0);
+    }
 }
 
 /// After a lease has passed, a row with this claim's fence may have had a life that others dealt

@@ -22,49 +22,56 @@ use tokio::sync::oneshot;
 /// replays are still answered.
 #[tokio::test]
 async fn draining_finishes_what_it_can_and_settles_the_rest_as_unknown() {
-    let store = MemoryStore::new();
-    let engine = Engine::builder(store.clone()).open().await.unwrap();
-    let runs = Arc::new(AtomicUsize::new(0));
-    engine
-        .guard("pay", ANYBODY, "done")
-        .run(b"", counted(&runs, "done"))
-        .await
-        .unwrap();
-    let (begin, begun) = oneshot::channel();
-    let stuck = tokio::spawn({
-        let engine = engine.clone();
-        async move {
-            let work = |_| async move {
-                begin.send(()).unwrap();
-                std::future::pending::<Finished<()>>().await
-            };
-            engine
-                .guard("pay", ANYBODY, "stuck")
-                .run(b"", work)
-                .await
-                .unwrap()
-        }
-    });
-    begun.await.unwrap();
-    assert_eq!(engine.drain(Duration::from_millis(20)).await, 1);
-    assert_eq!(name(&stuck.await.unwrap()), "unknown");
-    let refused = engine
-        .guard("pay", ANYBODY, "new")
-        .run(b"", counted(&runs, "new"))
-        .await;
-    assert!(matches!(
-        refused,
-        Err(GuardError::Engine(EngineError::ShuttingDown))
-    ));
-    let replay = engine
-        .guard("pay", ANYBODY, "done")
-        .run(b"", counted(&runs, "?"))
-        .await
-        .unwrap();
-    assert_eq!(body(&replay), b"done");
-    let mut kinds = kinds(&store).await;
-    kinds.sort();
-    assert_eq!(kinds, [StateKind::Unknown, StateKind::Completed]);
+    for callers_work in [false, true] {
+        let store = MemoryStore::new();
+        let config = EngineConfig {
+            callers_work,
+            ..EngineConfig::default()
+        };
+        let engine = Engine::builder(store.clone()).config(config);
+        let engine = engine.open().await.unwrap();
+        let runs = Arc::new(AtomicUsize::new(0));
+        engine
+            .guard("pay", ANYBODY, "done")
+            .run(b"", counted(&runs, "done"))
+            .await
+            .unwrap();
+        let (begin, begun) = oneshot::channel();
+        let stuck = tokio::spawn({
+            let engine = engine.clone();
+            async move {
+                let work = |_| async move {
+                    begin.send(()).unwrap();
+                    std::future::pending::<Finished<()>>().await
+                };
+                engine
+                    .guard("pay", ANYBODY, "stuck")
+                    .run(b"", work)
+                    .await
+                    .unwrap()
+            }
+        });
+        begun.await.unwrap();
+        assert_eq!(engine.drain(Duration::from_millis(20)).await, 1);
+        assert_eq!(name(&stuck.await.unwrap()), "unknown");
+        let refused = engine
+            .guard("pay", ANYBODY, "new")
+            .run(b"", counted(&runs, "new"))
+            .await;
+        assert!(matches!(
+            refused,
+            Err(GuardError::Engine(EngineError::ShuttingDown))
+        ));
+        let replay = engine
+            .guard("pay", ANYBODY, "done")
+            .run(b"", counted(&runs, "?"))
+            .await
+            .unwrap();
+        assert_eq!(body(&replay), b"done");
+        let mut kinds = kinds(&store).await;
+        kinds.sort();
+        assert_eq!(kinds, [StateKind::Unknown, StateKind::Completed]);
+    }
 }
 
 #[tokio::test]

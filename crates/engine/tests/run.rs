@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{ANYBODY, body, counted, engine, kinds, name};
+use common::{ANYBODY, body, counted, engine, engine_where, kinds, name};
 use onlyonce_core::{
     Expiry, Keyring, Policy, Reuse, RouteName, StateKind, StoredResponse, TombstoneReason,
     UnknownReason,
@@ -177,25 +177,30 @@ async fn work_that_cannot_tell_is_never_run_again() {
 /// A panic after the charge looks like a panic before it.
 #[tokio::test]
 async fn a_panic_is_an_unknown_outcome() {
-    let (engine, runs) = (engine().await, Arc::new(AtomicUsize::new(0)));
-    let panicked = engine
-        .guard("pay", ANYBODY, "k")
-        .run(b"", |_| async { panic!("planted") })
-        .await
-        .unwrap() as Reply<()>;
-    let Reply::Unknown(Some(record)) = panicked else {
-        panic!("{}", name(&panicked))
-    };
-    let onlyonce_core::State::Unknown { reason, .. } = record.state else {
-        panic!()
-    };
-    assert_eq!(reason, UnknownReason::Panicked);
-    let retry = engine
-        .guard("pay", ANYBODY, "k")
-        .run(b"", counted(&runs, "ch_2"))
-        .await
-        .unwrap();
-    assert_eq!(name(&retry), "unknown");
+    for callers_work in [false, true] {
+        let (engine, runs) = (
+            engine_where(callers_work).await,
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let panicked = engine
+            .guard("pay", ANYBODY, "k")
+            .run(b"", |_| async { panic!("planted") })
+            .await
+            .unwrap() as Reply<()>;
+        let Reply::Unknown(Some(record)) = panicked else {
+            panic!("{}", name(&panicked))
+        };
+        let onlyonce_core::State::Unknown { reason, .. } = record.state else {
+            panic!()
+        };
+        assert_eq!(reason, UnknownReason::Panicked);
+        let retry = engine
+            .guard("pay", ANYBODY, "k")
+            .run(b"", counted(&runs, "ch_2"))
+            .await
+            .unwrap();
+        assert_eq!(name(&retry), "unknown");
+    }
 }
 
 #[tokio::test]

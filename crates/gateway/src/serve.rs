@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use onlyonce_admin::{Stats, Watch};
 use onlyonce_core::Secret;
-use onlyonce_engine::{Engine, EngineBuilder, Observer, TokioRuntime};
+use onlyonce_engine::{Engine, EngineBuilder, EngineConfig, Observer, TokioRuntime};
 use onlyonce_http::{Body, IdempotencyLayer, ReplayCheck};
 use onlyonce_store::{BoxStore, Store as _};
 use tokio::sync::watch;
@@ -254,10 +254,14 @@ async fn engine(config: &Config, counts: &Arc<Counts>) -> Result<Started, String
         others.push(Box::new(spans));
     }
     let observer = Watch::new(Observers(others), Arc::clone(&watching.stats), feed);
-    // What a request's worker executes stays with it.
+    // What a request's worker executes stays with it, and mostly in its connection's own task.
     let runtime = TokioRuntime::current().following_callers();
+    let limits = EngineConfig {
+        callers_work: true,
+        ..config.engine_config()
+    };
     let mut builder = EngineBuilder::new(store, runtime)
-        .config(config.engine_config())
+        .config(limits)
         .policies(config.routes().policies())
         .observer(observer);
     if let Some(ring) = config.keyring()? {

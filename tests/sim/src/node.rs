@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use onlyonce_engine::EngineBuilder;
+use onlyonce_engine::{EngineBuilder, EngineConfig};
 use std::time::Duration;
 
 use crate::client::SimEngine;
@@ -75,9 +75,13 @@ impl Nodes {
     pub(crate) fn start(&self, executor: &mut Executor, node: usize) {
         let sim = self.sim.clone();
         let slot = Arc::clone(&self.nodes[node].engine);
-        let (epoch, cheap_reads) = {
+        let (epoch, cheap_reads, config) = {
             let world = sim.world();
-            (world.nodes[node].epoch, world.shape.cheap_reads)
+            let config = EngineConfig {
+                callers_work: world.shape.callers_work,
+                ..CONFIG
+            };
+            (world.nodes[node].epoch, world.shape.cheap_reads, config)
         };
         let runtime = SimRuntime {
             sim: sim.clone(),
@@ -93,7 +97,7 @@ impl Nodes {
             loop {
                 let policies = sim.world().shape.policies().clone();
                 let builder = EngineBuilder::new(store.clone(), runtime.clone())
-                    .config(CONFIG)
+                    .config(config)
                     .policies(policies)
                     .secret(TABLES.secret.clone())
                     .observer(SimObserver(sim.clone()))

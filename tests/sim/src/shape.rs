@@ -37,6 +37,7 @@ pub(crate) const CONFIG: EngineConfig = EngineConfig {
     sweep_concurrency: 2,
     probes_max: 2,
     clock_refresh: Duration::from_millis(CLOCK_REFRESH_MS),
+    callers_work: false,
 };
 
 /// What the upstream really does with a second dispatch.
@@ -82,6 +83,8 @@ pub(crate) struct Shape {
     pub(crate) asks_if_held: bool,
     /// Whether reads are cheap, so that claims read before they write.
     pub(crate) cheap_reads: bool,
+    /// Whether works run in the tasks of their callers.
+    pub(crate) callers_work: bool,
     bug: Option<Bug>,
 }
 
@@ -124,6 +127,7 @@ impl Shape {
             fault_one_in: [0, 40, 16, 8][rng.index(4)],
             asks_if_held: rng.once_in(2),
             cheap_reads: rng.once_in(2),
+            callers_work: rng.once_in(2),
             bug,
         }
     }

@@ -34,7 +34,17 @@ pub(crate) fn short_lease() -> Policies {
 }
 
 pub(crate) async fn engine() -> Engine<MemoryStore> {
-    Engine::builder(MemoryStore::new()).open().await.unwrap()
+    engine_where(false).await
+}
+
+/// The same with work in the tasks of its callers, or in tasks of its own.
+pub(crate) async fn engine_where(callers_work: bool) -> Engine<MemoryStore> {
+    let config = EngineConfig {
+        callers_work,
+        ..EngineConfig::default()
+    };
+    let engine = Engine::builder(MemoryStore::new()).config(config);
+    engine.open().await.unwrap()
 }
 
 /// Work that succeeds with `body`, counting how often it ran.
