@@ -8,7 +8,7 @@
 )]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Smaller differences are delays on the way, not another time.
 const SKEW_MAX_MS: u64 = 1000;
@@ -34,9 +34,14 @@ impl Clock {
         }
     }
 
-    /// Milliseconds since the start.
+    /// The time since the start.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The same in milliseconds.
     pub(super) fn elapsed_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.elapsed())
     }
 
     /// The date of a moment after the start.
@@ -58,4 +63,8 @@ impl Clock {
             self.origin_ms.store(origin, Ordering::Relaxed);
         }
     }
+}
+
+pub(super) fn millis(elapsed: Duration) -> u64 {
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }

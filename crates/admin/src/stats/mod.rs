@@ -1,8 +1,8 @@
 //! What happened since this process started, as numbers: for `/metrics`, the overview and charts.
 //!
-//! [`Stats`] is told of every event of the engine, in the middle of requests. Counting takes no
-//! lock that two requests share, but for a short one where the recent events of a key are noted,
-//! and allocates nothing for a route that is known. Nothing here is stored: a restart begins at 0.
+//! [`Stats`] is told of every event of the engine, in the middle of requests. Every thread counts
+//! by itself: none waits for another but for one that looks, and none allocates for a route that it
+//! knows. Nothing here is stored: a restart begins at 0.
 //!
 //! | to see | read |
 //! |---|---|
@@ -27,12 +27,13 @@ mod unknowns;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use onlyonce_core::{Decision, RecordId, Resolution, RouteName};
 use onlyonce_engine::{Event, Observer, StoreOperation};
 
 use crate::QueueCounts;
-use clock::Clock;
+use clock::{Clock, millis};
 use recent::Recent;
 use routes::{Count, RouteStats, RouteTable};
 use series::Line;
@@ -109,7 +110,7 @@ impl Stats {
             spans_dropped: AtomicU64::new(0),
             zombies: Mutex::default(),
             unknowns: Unknowns::default(),
-            recent: Recent::new(),
+            recent: Recent::default(),
             queues_seen: Mutex::default(),
         })
     }
@@ -196,10 +197,10 @@ impl Stats {
 
     fn series_at(&self, seconds: u64, elapsed_ms: u64) -> Series {
         let routes = self.routes.all();
-        let rings = routes
+        let counted = routes
             .iter()
-            .map(|route| (route.name.as_str(), &route.ring));
-        series::series(rings, seconds, elapsed_ms, |ms| self.clock.date_ms(ms))
+            .map(|route| (route.name.as_str(), &route.steps));
+        series::series(counted, seconds, elapsed_ms, |ms| self.clock.date_ms(ms))
     }
 
     /// How many answers are replays, now and usually.
@@ -225,8 +226,9 @@ impl Stats {
         render::text(&self.families(queues))
     }
 
-    fn observe_at(&self, event: &Event<'_>, elapsed_ms: u64) {
-        self.recent.note(event, elapsed_ms);
+    fn observe_at(&self, event: &Event<'_>, elapsed: Duration) {
+        self.recent.note(event, elapsed);
+        let elapsed_ms = millis(elapsed);
         match event {
             Event::Claimed {
                 route,
@@ -263,7 +265,7 @@ impl Stats {
                 if self.unknowns.add(id) {
                     counts.count(Count::Scheduled);
                 }
-                counts.ring.count(Line::Unknown, elapsed_ms);
+                counts.steps.count(Line::Unknown, elapsed_ms);
             }
             Event::Swept {
                 id,
@@ -361,11 +363,11 @@ fn claimed(route: &RouteStats, decision: Decision, attempt: u16, elapsed_ms: u64
         | Decision::NotAllowed => (Count::Unknown, Line::Refused),
     };
     route.count(count);
-    route.ring.count(line, elapsed_ms);
+    route.steps.count(line, elapsed_ms);
 }
 
 impl Observer for Stats {
     fn observe(&self, event: &Event<'_>) {
-        self.observe_at(event, self.clock.elapsed_ms());
+        self.observe_at(event, self.clock.elapsed());
     }
 }

@@ -1,16 +1,16 @@
 //! What happened to single keys, of late: enough for a timeline, and bounded.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use onlyonce_core::{Decision, RecordId};
-use onlyonce_engine::{Event, Source};
+use onlyonce_engine::{Event, Lanes, Source};
 use serde::Serialize;
 
-/// Events are kept apart by their key's id, so that two requests seldom meet.
-const SHARDS: usize = 16;
+use super::clock::millis;
 
-/// How many events each part keeps: 16 384 in all, in about a megabyte.
-const SHARD_EVENTS_MAX: usize = 1024;
+/// How many events every thread keeps, in less than a megabyte.
+const EVENTS_MAX: usize = 8192;
 
 /// Something that happened to a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,7 +30,8 @@ pub struct RecentEvent {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     id: RecordId,
-    elapsed_ms: u64,
+    /// As fine as the clock is, so that what two threads noted can be put in order.
+    elapsed: Duration,
     note: Note,
 }
 
@@ -43,73 +44,67 @@ pub(super) struct Note {
     attempt: u16,
 }
 
-/// The last events, the oldest written over first.
-#[derive(Debug)]
-pub(super) struct Recent {
-    shards: [Mutex<Shard>; SHARDS],
-}
-
+/// The last events. Requests note theirs with the thread that they are on, which nobody else writes
+/// to; whoever looks for a key looks at all of them.
 #[derive(Debug, Default)]
-struct Shard {
+pub(super) struct Recent(Lanes<Mutex<Ring>>);
+
+/// Of one thread, the oldest written over first.
+#[derive(Debug, Default)]
+struct Ring {
     entries: Vec<Entry>,
     /// Where the next one goes once all places are taken.
     next: usize,
 }
 
 impl Recent {
-    pub(super) fn new() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
-        }
-    }
-
-    fn shard(&self, id: &RecordId) -> Option<MutexGuard<'_, Shard>> {
-        let [first, ..] = id.as_bytes();
-        let shard = self.shards.get(usize::from(*first) % SHARDS)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(super) fn note(&self, event: &Event<'_>, elapsed_ms: u64) {
+    pub(super) fn note(&self, event: &Event<'_>, elapsed: Duration) {
         let Some((id, note)) = note(event) else {
             return;
         };
-        let entry = Entry {
+        let mut mine = self.0.mine().lock().unwrap_or_else(PoisonError::into_inner);
+        mine.put(Entry {
             id: *id,
-            elapsed_ms,
+            elapsed,
             note,
-        };
-        let Some(mut shard) = self.shard(id) else {
-            return;
-        };
-        if shard.entries.len() < SHARD_EVENTS_MAX {
-            shard.entries.push(entry);
-            return;
-        }
-        let at = shard.next;
-        if let Some(place) = shard.entries.get_mut(at) {
-            *place = entry;
-        }
-        shard.next = (at + 1) % SHARD_EVENTS_MAX;
+        });
     }
 
     /// The events of one key, oldest first.
     pub(super) fn of(&self, id: &RecordId, date: impl Fn(u64) -> u64) -> Vec<RecentEvent> {
-        let Some(shard) = self.shard(id) else {
-            return Vec::new();
-        };
-        let (newer, older) = shard
-            .entries
-            .split_at_checked(shard.next)
-            .unwrap_or_default();
-        let own = older.iter().chain(newer).filter(|entry| entry.id == *id);
-        own.map(|entry| RecentEvent {
-            at_ms: date(entry.elapsed_ms),
+        let mut own = Vec::new();
+        for lane in self.0.iter() {
+            let ring = lane.lock().unwrap_or_else(PoisonError::into_inner);
+            own.extend(ring.oldest_first().filter(|entry| entry.id == *id));
+        }
+        own.sort_by_key(|entry| entry.elapsed);
+        let event = |entry: Entry| RecentEvent {
+            at_ms: date(millis(entry.elapsed)),
             what: entry.note.what,
             by: entry.note.by,
             detail: entry.note.detail,
             attempt: entry.note.attempt,
-        })
-        .collect()
+        };
+        own.into_iter().map(event).collect()
+    }
+}
+
+impl Ring {
+    fn put(&mut self, entry: Entry) {
+        if self.entries.len() < EVENTS_MAX {
+            self.entries.push(entry);
+            return;
+        }
+        if let Some(place) = self.entries.get_mut(self.next) {
+            *place = entry;
+        }
+        self.next = (self.next + 1) % EVENTS_MAX;
+    }
+
+    fn oldest_first(&self) -> impl Iterator<Item = Entry> {
+        let split = self.entries.split_at_checked(self.next);
+        let (newer, older) = split.unwrap_or_default();
+        older.iter().chain(newer).copied()
     }
 }
 

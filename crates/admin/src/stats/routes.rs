@@ -7,7 +7,7 @@ use onlyonce_core::RouteName;
 use onlyonce_engine::Lanes;
 
 use super::histogram::{Histogram, HistogramValue};
-use super::series::Ring;
+use super::series::Steps;
 
 /// How many routes are counted by name. Rows may name routes that are no longer configured; what
 /// comes beyond the limit is counted as [`OTHER`].
@@ -50,7 +50,7 @@ const COUNTS: usize = Count::WouldBeUnknown as usize + 1;
 pub(super) struct RouteStats {
     pub(super) name: RouteName,
     counted: Lanes<Counted>,
-    pub(super) ring: Ring,
+    pub(super) steps: Steps,
 }
 
 /// What the requests of one thread came to.
@@ -67,7 +67,7 @@ impl RouteStats {
         Self {
             name,
             counted: Lanes::default(),
-            ring: Ring::new(),
+            steps: Steps::default(),
         }
     }
 

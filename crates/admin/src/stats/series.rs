@@ -1,8 +1,10 @@
 //! The last hour in steps of five seconds: executed, replayed, refused, unknown.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use onlyonce_engine::Lanes;
 use serde::Serialize;
 
 /// The length of one step.
@@ -32,17 +34,38 @@ pub(super) enum Line {
 
 const LINES: usize = 4;
 
-/// The steps of one route, each written over after an hour.
+/// The steps of one route, as every thread has counted them.
+#[derive(Debug, Default)]
+pub(super) struct Steps(Lanes<OnceLock<Ring>>);
+
+impl Steps {
+    pub(super) fn count(&self, line: Line, elapsed_ms: u64) {
+        let mine = self.0.mine().get_or_init(Ring::new);
+        mine.count(line, elapsed_ms);
+    }
+
+    fn point(&self, step: u64, at_ms: u64) -> Point {
+        let mut sum = Point {
+            at_ms,
+            ..Point::default()
+        };
+        let rings = self.0.iter().filter_map(OnceLock::get);
+        rings.for_each(|ring| sum.add(&ring.point(step, at_ms)));
+        sum
+    }
+}
+
+/// The steps of one thread, each written over after an hour.
 ///
 /// A count carries the number of its step, so that one atomic word says both: no lock, no reset,
 /// and nobody counts into a step that is over.
 #[derive(Debug)]
-pub(super) struct Ring {
+struct Ring {
     cells: Vec<[AtomicU64; LINES]>,
 }
 
 impl Ring {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let cells = (0..STEPS_MAX).map(|_| <[AtomicU64; LINES]>::default());
         Self {
             cells: cells.collect(),
@@ -54,7 +77,7 @@ impl Ring {
         self.cells.get(at)?.get(line as usize)
     }
 
-    pub(super) fn count(&self, line: Line, elapsed_ms: u64) {
+    fn count(&self, line: Line, elapsed_ms: u64) {
         let step = elapsed_ms / STEP_MS;
         let Some(cell) = self.cell(step, line) else {
             return;
@@ -142,7 +165,7 @@ pub struct Series {
 
 /// The steps of the last `seconds`, as far as there are any. `date` gives the date of a moment.
 pub(super) fn series<'a>(
-    rings: impl Iterator<Item = (&'a str, &'a Ring)>,
+    counted: impl Iterator<Item = (&'a str, &'a Steps)>,
     seconds: u64,
     elapsed_ms: u64,
     date: impl Fn(u64) -> u64,
@@ -159,10 +182,10 @@ pub(super) fn series<'a>(
         })
         .collect();
     let mut routes = BTreeMap::new();
-    for (name, ring) in rings {
+    for (name, counts) in counted {
         let own = steps
             .clone()
-            .map(|step| ring.point(step, date(step * STEP_MS)));
+            .map(|step| counts.point(step, date(step * STEP_MS)));
         let own: Vec<_> = own.collect();
         for (sum, point) in points.iter_mut().zip(&own) {
             sum.add(point);

@@ -26,7 +26,7 @@ fn claim(stats: &Stats, name: &str, decision: Decision, attempt: u16, at_ms: u64
         attempt,
         took: Duration::from_micros(300),
     };
-    stats.observe_at(&event, at_ms);
+    stats.observe_at(&event, Duration::from_millis(at_ms));
 }
 
 /// One line of the text: name, labels, value.
@@ -243,7 +243,7 @@ fn unknown_outcomes_are_counted_from_their_beginning_to_their_end() {
             error: &StoreError::unavailable("away"),
         },
     ] {
-        stats.observe_at(&event, 0);
+        stats.observe_at(&event, Duration::ZERO);
     }
     let totals = stats.totals();
     assert_eq!(
@@ -300,7 +300,7 @@ fn an_unknown_outcome_is_resolved_however_it_ends() {
         (settled(&done, "completed", Decision::Settled), (3, 3)),
         (forgotten(&done), (3, 3)),
     ] {
-        stats.observe_at(&event, 0);
+        stats.observe_at(&event, Duration::ZERO);
         let totals = stats.totals();
         let counted = (totals.reconcile_scheduled, totals.reconcile_resolved);
         assert_eq!(counted, expected, "{event:?}");
@@ -436,15 +436,49 @@ fn the_replay_rate_of_now_is_told_from_the_usual_one() {
 fn recent_events_are_bounded_and_in_order() {
     let stats = Stats::new("memory");
     let name = route("a");
-    for at in 0..5000_u64 {
+    for at in 0..10_000_u64 {
         let event = Event::LeaseLost {
             id: &id(1),
             route: &name,
         };
-        stats.observe_at(&event, at);
+        stats.observe_at(&event, Duration::from_millis(at));
     }
     let events = stats.recent(&id(1));
-    assert_eq!(events.len(), 1024);
+    assert_eq!(events.len(), 8192);
     assert!(events.is_sorted_by_key(|event| event.at_ms));
     assert!(stats.recent(&id(2)).is_empty());
+}
+
+/// A retry may come to another thread than the request that it repeats, within the millisecond.
+#[test]
+fn what_several_threads_saw_of_a_key_is_told_in_order() {
+    let (stats, name) = (Stats::new("memory"), route("a"));
+    let saw = |decision, at| {
+        let event = Event::Claimed {
+            id: &id(1),
+            route: &name,
+            decision,
+            attempt: 1,
+            took: Duration::ZERO,
+        };
+        stats.observe_at(&event, Duration::from_micros(at as u64));
+    };
+    let told = [
+        Decision::Execute,
+        Decision::InFlight,
+        Decision::Replay,
+        Decision::Mismatch,
+    ];
+    // The first to come is the last that is told: the order of the lanes must not show.
+    for (at, decision) in told.into_iter().enumerate().rev() {
+        std::thread::scope(|scope| drop(scope.spawn(|| saw(decision, at))));
+    }
+    let details: Vec<_> = stats
+        .recent(&id(1))
+        .iter()
+        .map(|seen| seen.detail)
+        .collect();
+    assert_eq!(details, told.map(decision_name));
+    let point = stats.series_at(60, 0).points[0];
+    assert_eq!((point.executed, point.replayed, point.refused), (1, 1, 2));
 }
