@@ -1,14 +1,14 @@
 //! How many keys wait, and for how long, as counted in the store.
 //!
-//! Counting reads every row that is not settled; on a shared store, which has no index by state,
-//! every row. It is done in the background, only while somebody asks, and takes at most a
+//! Counting reads every row that is not settled, and a store without an index of these looks at all
+//! the others besides. It is done in the background, only while somebody asks, and takes at most a
 //! twentieth of the time. So on a large store the counts are old, which is no failure: only a
 //! store that cannot be read at all is one, and [`QueueCounts::unreadable_ms`] tells since when.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onlyonce_core::{State, StateKind};
+use onlyonce_core::{Record, State};
 use onlyonce_engine::{Engine, EngineError};
 use onlyonce_store::{Filter, ListStore, Store, StoreError};
 use serde::Serialize;
@@ -24,8 +24,8 @@ const PAUSE_TIMES: u32 = 20;
 /// How many rows are read at once.
 const PAGE_ROWS: usize = 500;
 
-/// How many rows of one state are counted; beyond that it is "more".
-const ROWS_MAX: u64 = 20_000;
+/// How many rows are counted; beyond that it is "more".
+const ROWS_MAX: usize = 100_000;
 
 /// How long one page may take: nobody waits for it, and a shared store may look at all of its rows
 /// until it has one.
@@ -181,24 +181,14 @@ enum Trouble {
     Failed(StoreError),
 }
 
+/// All states at once: a store without an index by state looks at every row for each list.
 async fn count<S: Store + ListStore>(engine: &Engine<S>) -> Result<QueueCounts, Trouble> {
     let mut counts = QueueCounts {
         counted_at_ms: engine.now().as_millis().max(1),
         ..QueueCounts::default()
     };
-    counts.executing = count_state(engine, StateKind::Executing, &mut counts).await?;
-    counts.unknown = count_state(engine, StateKind::Unknown, &mut counts).await?;
-    counts.dead_letter = count_state(engine, StateKind::DeadLetter, &mut counts).await?;
-    Ok(counts)
-}
-
-async fn count_state<S: Store + ListStore>(
-    engine: &Engine<S>,
-    state: StateKind,
-    counts: &mut QueueCounts,
-) -> Result<u64, Trouble> {
     let filter = Filter {
-        state: Some(state),
+        unsettled: true,
         ..Filter::default()
     };
     let (mut rows, mut after) = (0, None);
@@ -208,28 +198,38 @@ async fn count_state<S: Store + ListStore>(
         let page = page
             .map_err(|_| Trouble::TooLong)?
             .map_err(Trouble::Failed)?;
-        for row in page
+        rows += page.entries.len();
+        let readable = page
             .entries
             .iter()
-            .filter_map(|entry| entry.row.as_ref().ok())
-        {
-            if row.record.route.is_reserved() {
-                continue;
-            }
-            rows += 1;
-            if let State::Unknown { since, .. } = row.record.state {
-                let since = since.as_millis();
-                let oldest = counts.oldest_unknown_ms.map_or(since, |old| old.min(since));
-                counts.oldest_unknown_ms = Some(oldest);
-            }
-        }
+            .filter_map(|entry| entry.row.as_ref().ok());
+        readable.for_each(|row| counts.add(&row.record));
         after = page.next;
         if after.is_none() {
-            return Ok(rows);
+            return Ok(counts);
         }
         if rows >= ROWS_MAX {
             counts.more = true;
-            return Ok(rows);
+            return Ok(counts);
+        }
+    }
+}
+
+impl QueueCounts {
+    fn add(&mut self, record: &Record) {
+        if record.route.is_reserved() {
+            return;
+        }
+        match record.state {
+            State::Executing { .. } => self.executing += 1,
+            State::Unknown { since, .. } => {
+                self.unknown += 1;
+                let since = since.as_millis();
+                let oldest = self.oldest_unknown_ms.map_or(since, |old| old.min(since));
+                self.oldest_unknown_ms = Some(oldest);
+            }
+            State::DeadLetter { .. } => self.dead_letter += 1,
+            State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {}
         }
     }
 }

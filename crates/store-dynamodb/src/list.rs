@@ -2,7 +2,8 @@
 //!
 //! Rows are spread over 64 partitions by the first bits of their id, and within each they are in
 //! order. A list goes through the partitions one after the other, and looks ahead as long as it
-//! finds little.
+//! finds little. Where no settled row is wanted, those stay where they are that have a time to be
+//! deleted at; DynamoDB has them paid for as if they were read.
 
 use std::ops::RangeInclusive;
 
@@ -14,7 +15,7 @@ use onlyonce_store::{Cursor, Filter, ListStore, Listed, Page, StoreError};
 use crate::call::{Effect, call};
 use crate::item::version_of;
 use crate::store::DynamoStore;
-use crate::table::{Item, RECORD_PARTITIONS, id_of, record_name, record_partition, text};
+use crate::table::{Item, RECORD_PARTITIONS, SK, TTL, id_of, record_name, record_partition, text};
 
 /// Partitions that are asked at once, at most.
 const LOOK_AHEAD_MAX: u8 = 16;
@@ -26,8 +27,8 @@ const ROWS_AT_ONCE: usize = 8;
 struct Part {
     partition: u8,
     items: Vec<Item>,
-    /// Whether there is more in the partition.
-    has_more: bool,
+    /// After what there is more in the partition.
+    next: Option<String>,
 }
 
 impl ListStore for DynamoStore {
@@ -97,19 +98,20 @@ impl List<'_> {
         let first = *partitions.start();
         let parts = partitions.map(|partition| {
             let after = after.filter(|_| partition == first);
-            self.part(partition, after)
+            self.part(partition, after.map(|id| id.to_string()))
         });
         try_join_all(parts).await
     }
 
-    async fn part(&self, partition: u8, after: Option<RecordId>) -> Result<Part, StoreError> {
+    async fn part(&self, partition: u8, after: Option<String>) -> Result<Part, StoreError> {
         // Conditions are checked here, so with any of them more rows must be looked at.
         let is_plain = *self.filter == Filter::default();
         let limit = i32::try_from(self.wanted).ok().filter(|_| is_plain);
         // Ids are hexadecimal, so everything is after nothing at all.
-        let after = after.map_or_else(|| "!".into(), |id| id.to_string());
+        let after = after.unwrap_or_else(|| "!".into());
         let send = || {
-            self.store
+            let query = self
+                .store
                 .client()
                 .query()
                 .table_name(self.store.table())
@@ -117,14 +119,25 @@ impl List<'_> {
                 .expression_attribute_values(":pk", text(record_name(partition)))
                 .expression_attribute_values(":after", text(after.clone()))
                 .consistent_read(true)
-                .set_limit(limit)
-                .send()
+                .set_limit(limit);
+            let query = if self.filter.leaves_settled_out() {
+                query
+                    .filter_expression("attribute_not_exists(#ttl)")
+                    .expression_attribute_names("#ttl", TTL)
+            } else {
+                query
+            };
+            query.send()
         };
         let page = call(self.store.options().deadline, Effect::Reads, send).await;
         let page = page.map_err(|failure| failure.into_store_error(self.store.table()))?;
+        // Not the last item: what was left out may be all that was looked at.
+        let next = page
+            .last_evaluated_key
+            .and_then(|key| key.get(SK)?.as_s().ok().cloned());
         Ok(Part {
             partition,
-            has_more: page.last_evaluated_key.is_some(),
+            next,
             items: page.items.unwrap_or_default(),
         })
     }
@@ -132,7 +145,6 @@ impl List<'_> {
     /// Takes what matches from a partition's answer, and asks it for more while there is room.
     async fn take(&mut self, mut part: Part) -> Result<(), StoreError> {
         loop {
-            let last = part.items.last().and_then(id_of);
             let (store, filter) = (self.store, self.filter);
             let mut rows = stream::iter(part.items)
                 .map(|item| read(store, filter, item))
@@ -143,10 +155,10 @@ impl List<'_> {
                     return Ok(());
                 }
             }
-            if !part.has_more || last.is_none() {
+            if part.next.is_none() {
                 return Ok(());
             }
-            part = self.part(part.partition, last).await?;
+            part = self.part(part.partition, part.next).await?;
         }
     }
 }

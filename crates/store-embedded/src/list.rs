@@ -54,9 +54,10 @@ pub(crate) async fn list(
 
 /// The next ids that may match. None means the end.
 fn step(log: &Log, filter: &Filter, after: Option<RecordId>) -> Vec<RecordId> {
-    match filter.state {
-        Some(state) if !state.is_settled() => log.open.range(after, STEP_ROWS),
-        Some(_) | None => log.index.range(after, STEP_ROWS),
+    if filter.leaves_settled_out() {
+        log.open.range(after, STEP_ROWS)
+    } else {
+        log.index.range(after, STEP_ROWS)
     }
 }
 

@@ -127,6 +127,14 @@ pub enum OpenError {
         /// What this build needs.
         needed: i32,
     },
+    /// Another process migrates, and has not come to an end.
+    #[error(
+        "another process has been migrating the schema {schema:?} for a minute, perhaps building an index while others use the table: try again when it is done"
+    )]
+    Migrating {
+        /// The schema.
+        schema: String,
+    },
     /// The tables are of a newer build, which said that this one may not use them.
     #[error(
         "the schema {schema:?} has version {found}, this onlyonce knows up to {known}: upgrade onlyonce"
@@ -204,6 +212,7 @@ impl OpenError {
             | Self::SharedSchema { .. }
             | Self::Stalled { .. }
             | Self::OldSchema { .. }
+            | Self::Migrating { .. }
             | Self::NewerSchema { .. }
             | Self::ChangedMigration { .. }
             | Self::RenamedSchema { .. }

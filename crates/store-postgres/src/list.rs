@@ -1,7 +1,8 @@
 //! Listing, in the order of ids.
 //!
 //! A list with conditions looks at so many rows at a time, along the primary key, so that no
-//! statement takes long however few rows match.
+//! statement takes long however few rows match. Rows that are not settled have an index of their
+//! own: there are few of them.
 
 use onlyonce_core::{RecordId, RouteName, StateKind};
 use onlyonce_store::{Cursor, Filter, Listed, Page, StoreError};
@@ -23,7 +24,7 @@ pub(crate) async fn list(
     // Before every id: the empty one.
     let mut after: Vec<u8> = after.map_or_else(Vec::new, |Cursor(id)| id.as_bytes().to_vec());
     loop {
-        let end = if *filter == Filter::default() {
+        let end = if *filter == Filter::default() || filter.leaves_settled_out() {
             None
         } else {
             window_end(readers, &after).await?
@@ -75,7 +76,12 @@ async fn rows(
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
             &after, &end, &state, &route, &principal, &from, &before, &wanted,
         ];
-        session.link.client.query(&session.list, &params).await
+        let list = if filter.leaves_settled_out() {
+            &session.list_unsettled
+        } else {
+            &session.list
+        };
+        session.link.client.query(list, &params).await
     });
     let rows = rows.await.map_err(nothing_written)?;
     let entries = rows.iter().filter_map(|row| columns::row(row, 0));

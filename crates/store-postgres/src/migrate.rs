@@ -21,44 +21,38 @@ pub(crate) struct Migration {
     /// The oldest build that may use the schema after this step, by the newest step it knows.
     readable_by: i32,
     pub(crate) sql: &'static str,
+    /// Whether it changes nothing but an index, which is built while the table is used: statement by
+    /// statement, each of which may be repeated.
+    is_online: bool,
+}
+
+impl Migration {
+    const fn new(version: i32, sql: &'static str) -> Self {
+        Self {
+            version,
+            readable_by: 1,
+            sql,
+            is_online: false,
+        }
+    }
 }
 
 /// Every step, in order. Never change one that was released: add another.
-pub(crate) const MIGRATIONS: [Migration; 6] = [
+pub(crate) const MIGRATIONS: [Migration; 7] = [
+    Migration::new(1, include_str!("../migrations/0001_records.sql")),
+    Migration::new(2, include_str!("../migrations/0002_functions.sql")),
+    Migration::new(3, include_str!("../migrations/0003_versions.sql")),
+    Migration::new(4, include_str!("../migrations/0004_asking.sql")),
+    Migration::new(5, include_str!("../migrations/0005_clock.sql")),
+    Migration::new(6, include_str!("../migrations/0006_answers.sql")),
     Migration {
-        version: 1,
-        readable_by: 1,
-        sql: include_str!("../migrations/0001_records.sql"),
-    },
-    Migration {
-        version: 2,
-        readable_by: 1,
-        sql: include_str!("../migrations/0002_functions.sql"),
-    },
-    Migration {
-        version: 3,
-        readable_by: 1,
-        sql: include_str!("../migrations/0003_versions.sql"),
-    },
-    Migration {
-        version: 4,
-        readable_by: 1,
-        sql: include_str!("../migrations/0004_asking.sql"),
-    },
-    Migration {
-        version: 5,
-        readable_by: 1,
-        sql: include_str!("../migrations/0005_clock.sql"),
-    },
-    Migration {
-        version: 6,
-        readable_by: 1,
-        sql: include_str!("../migrations/0006_answers.sql"),
+        is_online: true,
+        ..Migration::new(7, include_str!("../migrations/0007_unsettled.sql"))
     },
 ];
 
 /// The newest schema that this build knows, and the oldest that it can use.
-pub(crate) const NEWEST: i32 = 6;
+pub(crate) const NEWEST: i32 = 7;
 
 /// Half of the advisory lock's key; the other half is the schema's.
 const LOCK_KEY: i32 = 0x6f6e_6c79;
@@ -66,6 +60,10 @@ const LOCK_KEY: i32 = 0x6f6e_6c79;
 /// How long another process's migration may take, and how long a step is tried while others use the
 /// tables.
 const LOCK_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is asked whether that is over. A statement that waits for it would be waited for
+/// itself by an index that is built.
+const LOCK_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long one try of a step waits for a table: every writer that comes later waits behind it.
 const TABLE_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
@@ -94,15 +92,9 @@ pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, OpenError> {
     let link = connector.link().await?;
     let client = &link.client;
     let failed = |what| move |error| server_error(options, what, &error);
-    let lock = format!(
-        "SET statement_timeout = 0; SET lock_timeout = {}; \
-         SELECT pg_advisory_lock({LOCK_KEY}, hashtext('{}')); SET lock_timeout = {}",
-        LOCK_PATIENCE.as_millis(),
-        options.schema.replace('\'', "''"),
-        TABLE_LOCK_TIMEOUT.as_millis(),
-    );
-    let locked = client.batch_execute(&lock).await;
-    locked.map_err(failed("waiting for another migration"))?;
+    let unhurried = client.batch_execute("SET statement_timeout = 0").await;
+    unhurried.map_err(failed("preparing for the migration"))?;
+    lock(client, options).await?;
     prepare(client, options).await?;
     let steps = schema::steps(client).await;
     let from = schema::version(
@@ -117,6 +109,26 @@ pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, OpenError> {
     }
     let to = from.max(NEWEST);
     Ok(Migrated { from, to })
+}
+
+/// Waits until no other process migrates, and keeps them from it for as long as the connection lives.
+async fn lock(client: &Client, options: &PostgresOptions) -> Result<(), OpenError> {
+    let ask = format!("SELECT pg_try_advisory_lock({LOCK_KEY}, hashtext($1))");
+    let give_up_at = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let locked = client.query_one(&ask, &[&options.schema]).await;
+        let locked = locked
+            .map_err(|error| server_error(options, "asking for another migration", &error))?;
+        if locked.get(0) {
+            return Ok(());
+        }
+        if Instant::now() >= give_up_at {
+            return Err(OpenError::Migrating {
+                schema: options.schema.clone(),
+            });
+        }
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
 }
 
 /// The table that knows which steps were applied.
@@ -152,14 +164,23 @@ async fn prepare(client: &Client, options: &PostgresOptions) -> Result<(), OpenE
 }
 
 async fn apply(client: &Client, step: &Migration) -> Result<(), Error> {
-    let script = format!(
-        "BEGIN; {}; INSERT INTO onlyonce_schema (version, readable_by, checksum) \
-         VALUES ({}, {}, '{}'); COMMIT",
-        step.sql,
+    let noted = format!(
+        "INSERT INTO onlyonce_schema (version, readable_by, checksum) VALUES ({}, {}, '{}')",
         step.version,
         step.readable_by,
         checksum(step.sql)
     );
+    if step.is_online {
+        // It waits for those who use the table, and none of them for it.
+        client.batch_execute("SET lock_timeout = 0").await?;
+        for statement in step.sql.split_inclusive(';') {
+            client.batch_execute(statement).await?;
+        }
+        return client.batch_execute(&noted).await;
+    }
+    let script = format!("BEGIN; {}; {noted}; COMMIT", step.sql);
+    let hurried = format!("SET lock_timeout = {}", TABLE_LOCK_TIMEOUT.as_millis());
+    client.batch_execute(&hurried).await?;
     let give_up_at = Instant::now() + LOCK_PATIENCE;
     loop {
         let Err(error) = client.batch_execute(&script).await else {

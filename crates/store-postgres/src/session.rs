@@ -10,6 +10,10 @@ use crate::link::Link;
 /// What `onlyonce_swap` takes: an array for each column, and the record's version.
 const SWAP_ARGUMENTS: usize = 27;
 
+/// The condition of the index `onlyonce_record_unsettled`, word for word: only what repeats it can
+/// use the index.
+const UNSETTLED: &str = "state IN ('executing', 'unknown', 'dead_letter')";
+
 /// One that is ready for everything.
 pub(crate) struct Session {
     pub(crate) link: Link,
@@ -18,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) due: Statement,
     pub(crate) due_far: Statement,
     pub(crate) list: Statement,
+    /// The same where an index has all rows that it looks at.
+    pub(crate) list_unsettled: Statement,
     pub(crate) window: Statement,
     pub(crate) now: Statement,
     pub(crate) secret: Statement,
@@ -36,14 +42,17 @@ impl Connector {
         let load = format!("SELECT {NAMES} FROM onlyonce_record WHERE id = $1");
         let unsigned = |column: &str| format!("({column} # '-9223372036854775808'::bigint)");
         let updated_at = unsigned("updated_at");
-        let list = format!(
-            "SELECT {NAMES} FROM onlyonce_record \
-             WHERE id > $1 AND ($2::bytea IS NULL OR id <= $2) \
-             AND ($3::text IS NULL OR state = $3) AND ($4::text IS NULL OR route = $4) \
-             AND ($5::bytea IS NULL OR principal = $5) \
-             AND ($6::bigint IS NULL OR {updated_at} >= $6) \
-             AND ($7::bigint IS NULL OR {updated_at} < $7) ORDER BY id LIMIT $8"
-        );
+        let list_where = |condition: &str| {
+            format!(
+                "SELECT {NAMES} FROM onlyonce_record \
+                 WHERE {condition} AND id > $1 AND ($2::bytea IS NULL OR id <= $2) \
+                 AND ($3::text IS NULL OR state = $3) AND ($4::text IS NULL OR route = $4) \
+                 AND ($5::bytea IS NULL OR principal = $5) \
+                 AND ($6::bigint IS NULL OR {updated_at} >= $6) \
+                 AND ($7::bigint IS NULL OR {updated_at} < $7) ORDER BY id LIMIT $8"
+            )
+        };
+        let (list, list_unsettled) = (list_where("true"), list_where(UNSETTLED));
         let client = &link.client;
         let prepared = tokio::try_join!(
             client.prepare(&swap),
@@ -57,6 +66,7 @@ impl Connector {
                  '-9223372036854775808'::bigint AND least($1::bigint, -2::bigint) ORDER BY deadline LIMIT $2"
             ),
             client.prepare(&list),
+            client.prepare(&list_unsettled),
             client.prepare(
                 "SELECT id FROM onlyonce_record WHERE id > $1 ORDER BY id OFFSET $2 LIMIT 1"
             ),
@@ -64,7 +74,7 @@ impl Connector {
             client.prepare("SELECT onlyonce_keep_secret($1)"),
         );
         let prepared = prepared.map_err(|error| self.server_error("preparing statements", &error));
-        let (swap, load, due, due_far, list, window, now, secret) = prepared?;
+        let (swap, load, due, due_far, list, list_unsettled, window, now, secret) = prepared?;
         Ok(Session {
             link,
             swap,
@@ -72,9 +82,30 @@ impl Connector {
             due,
             due_far,
             list,
+            list_unsettled,
             window,
             now,
             secret,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onlyonce_core::StateKind;
+
+    use super::*;
+    use crate::migrate::MIGRATIONS;
+
+    /// A state that the index leaves out would be in no list of what waits.
+    #[test]
+    fn the_index_has_all_states_that_are_not_settled() {
+        let unsettled = StateKind::ALL.into_iter().filter(|kind| !kind.is_settled());
+        let names: Vec<_> = unsettled
+            .map(|kind| format!("'{}'", kind.as_str()))
+            .collect();
+        assert_eq!(UNSETTLED, format!("state IN ({})", names.join(", ")));
+        let step = MIGRATIONS.iter().find(|step| step.version == 7);
+        assert!(step.is_some_and(|step| step.sql.contains(UNSETTLED)));
     }
 }

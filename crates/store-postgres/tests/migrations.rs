@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use common::{client, migrated, open, options};
 use onlyonce_conformance::servers::postgres::Postgres;
-use onlyonce_conformance::suite::samples::{at, executing, id};
-use onlyonce_store::{Store, Swap, Version};
+use onlyonce_conformance::suite::samples::{at, completed, executing, id};
+use onlyonce_store::{Filter, ListStore, Store, Swap, Version};
 use onlyonce_store_postgres::{OpenError, PostgresStore, migrate};
 
-const NEWEST: i32 = 6;
+const NEWEST: i32 = 7;
 
-/// Undoes the third step; the later ones only replace functions.
+/// Undoes the third step; the later ones replace functions, and make an index again.
 const WITHOUT_DRAWN_VERSIONS: &str = "DELETE FROM onlyonce_schema WHERE version >= 3;
      DROP TRIGGER onlyonce_draw_version ON onlyonce_record; DROP FUNCTION onlyonce_draw_version";
 
@@ -95,10 +95,10 @@ async fn an_older_schema_is_refused_and_can_be_migrated() {
 async fn a_newer_schema_is_refused_unless_it_says_otherwise() {
     let server = migrated().await;
     let client = client(&server).await;
-    let newer = "INSERT INTO onlyonce_schema VALUES (7, 6, 'of the future')";
+    let newer = "INSERT INTO onlyonce_schema VALUES (8, 7, 'of the future')";
     client.batch_execute(newer).await.unwrap();
     open(&server).await;
-    let breaking = "UPDATE onlyonce_schema SET readable_by = 7 WHERE version = 7";
+    let breaking = "UPDATE onlyonce_schema SET readable_by = 8 WHERE version = 8";
     client.batch_execute(breaking).await.unwrap();
     let options = options(&server.url());
     for error in [
@@ -106,7 +106,7 @@ async fn a_newer_schema_is_refused_unless_it_says_otherwise() {
         migrate(&options).await.unwrap_err(),
     ] {
         assert!(
-            matches!(&error, OpenError::NewerSchema { found: 7, .. }),
+            matches!(&error, OpenError::NewerSchema { found: 8, .. }),
             "{error}"
         );
         assert!(error.to_string().contains("upgrade onlyonce"), "{error}");
@@ -322,4 +322,116 @@ async fn writers_go_on_while_a_migration_waits_for_a_table() {
     lasting.rollback().await.unwrap();
     assert_eq!(migrating.await.unwrap().unwrap().to, NEWEST);
     open(&server).await;
+}
+
+/// Undoes the seventh step.
+const WITHOUT_INDEX: &str = "DELETE FROM onlyonce_schema WHERE version = 7;
+     DROP INDEX onlyonce_record_unsettled";
+
+/// Whether there is an index of what is not settled, and it can be used.
+async fn has_index(client: &tokio_postgres::Client) -> bool {
+    let ask = "SELECT count(*) = 1 FROM pg_index WHERE indisvalid
+               AND indexrelid = to_regclass('onlyonce_record_unsettled')";
+    client.query_one(ask, &[]).await.unwrap().get(0)
+}
+
+/// A table of millions takes minutes to index, in which other instances serve on.
+#[tokio::test]
+async fn the_index_is_built_while_others_write() {
+    let server = migrated().await;
+    let store = open(&server).await;
+    let (admin, mut busy) = (client(&server).await, client(&server).await);
+    admin.batch_execute(WITHOUT_INDEX).await.unwrap();
+    // Whoever builds an index must wait until this one has ended.
+    let transaction = busy.transaction().await.unwrap();
+    let delete = "DELETE FROM onlyonce_record WHERE false";
+    transaction.batch_execute(delete).await.unwrap();
+    let options = options(&server.url());
+    let migrating = tokio::spawn(async move { migrate(&options).await });
+    let building = "SELECT count(*) = 1 FROM pg_stat_activity
+                    WHERE query LIKE '%CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
+                    AND pid <> pg_backend_pid()";
+    let waiting = async {
+        while !admin
+            .query_one(building, &[])
+            .await
+            .unwrap()
+            .get::<_, bool>(0)
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting)
+        .await
+        .expect("it waits");
+    let (first, claim) = (id(1), executing(1, at(5_000)));
+    let writing = store.swap(&first, None, Some(&claim));
+    let swap = tokio::time::timeout(Duration::from_secs(5), writing).await;
+    assert!(matches!(
+        swap.expect("nobody waits for it").unwrap(),
+        Swap::Won(_)
+    ));
+    assert!(!has_index(&admin).await && !migrating.is_finished());
+    transaction.commit().await.unwrap();
+    migrating.await.unwrap().unwrap();
+    assert!(has_index(&admin).await);
+}
+
+/// A build that is cut off leaves an index that nobody may use, and that costs every write.
+#[tokio::test]
+async fn an_index_that_broke_off_is_built_anew() {
+    let server = migrated().await;
+    let client = client(&server).await;
+    let broken = "DELETE FROM onlyonce_schema WHERE version = 7;
+        UPDATE pg_index SET indisvalid = false
+        WHERE indexrelid = 'onlyonce_record_unsettled'::regclass";
+    client.batch_execute(broken).await.unwrap();
+    assert!(!has_index(&client).await);
+    migrate(&options(&server.url())).await.unwrap();
+    assert!(has_index(&client).await);
+}
+
+/// Operators look every few seconds: at what waits, and not at millions of keys that do not.
+#[tokio::test]
+async fn what_is_not_settled_is_found_by_its_index() {
+    let server = migrated().await;
+    let (store, client) = (open(&server).await, client(&server).await);
+    let settled = (1..200).map(|number| (id(number), completed(number, "ch_1")));
+    for (id, record) in settled {
+        let _ = store.swap(&id, None, Some(&record)).await.unwrap();
+    }
+    let _ = store
+        .swap(&id(200), None, Some(&executing(200, at(5_000))))
+        .await
+        .unwrap();
+    client
+        .batch_execute("ANALYZE onlyonce_record")
+        .await
+        .unwrap();
+    let scans = "SELECT indexrelname::text, idx_scan FROM pg_stat_user_indexes
+                 WHERE relname = 'onlyonce_record'";
+    let scans = async || {
+        client
+            .batch_execute("SELECT pg_stat_clear_snapshot()")
+            .await
+            .unwrap();
+        let rows = client.query(scans, &[]).await.unwrap();
+        let counts = rows.iter().map(|row| (row.get(0), row.get(1)));
+        counts.collect::<std::collections::HashMap<String, i64>>()
+    };
+    let filter = Filter {
+        unsettled: true,
+        ..Filter::default()
+    };
+    let listed = store.list(&filter, None, 10).await.unwrap();
+    assert_eq!(listed.entries.len(), 1);
+    let used = async {
+        while scans().await["onlyonce_record_unsettled"] == 0 {
+            // The server tells of its scans a moment after they have ended.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), used)
+        .await
+        .expect("the index is used");
 }

@@ -1,4 +1,7 @@
 //! What operators look at: shard after shard, which is the order of ids.
+//!
+//! The server may drop settled rows when their time is over, and no others. So where no settled row
+//! is wanted, it leaves those out that it may drop: their ids are looked at, and nothing else.
 
 use onlyonce_core::RecordId;
 use onlyonce_store::{Cursor, Filter, Listed, Page, StoreError};
@@ -15,6 +18,9 @@ use crate::store::Inner;
 /// set.
 const ROWS_MAX: usize = 128;
 
+/// How many ids are looked at at once where most rows are left out: less than a millisecond.
+const IDS_MAX: usize = 1024;
+
 /// After so many bytes a script stops, so that it holds up nobody else for long.
 const BYTES_MAX: usize = 4 << 20;
 
@@ -30,12 +36,18 @@ pub(crate) async fn list(
     let after = after.map(|Cursor(id)| id);
     let first = after.as_ref().map_or(Shard::FIRST, Shard::of);
     let mut entries: Vec<Listed> = Vec::new();
+    let kept_only = filter.leaves_settled_out();
     for shard in first.onwards() {
         let mut after = after.filter(|_| shard == first);
         loop {
             // One more than fits tells whether there is a next page.
             let wanted = (limit - entries.len()).saturating_add(1);
-            let piece = read(inner, shard, after.as_ref(), wanted.min(ROWS_MAX)).await?;
+            let looks = if kept_only {
+                IDS_MAX
+            } else {
+                wanted.min(ROWS_MAX)
+            };
+            let piece = read(inner, shard, after.as_ref(), looks, kept_only).await?;
             for (id, bytes) in piece.rows {
                 let row = row::decode(&id, bytes);
                 let shown = match &row {
@@ -69,6 +81,7 @@ struct Piece {
     rows: Vec<(RecordId, Vec<u8>)>,
     /// Ids that the server dropped the rows of.
     gone: Vec<RecordId>,
+    /// The last that was looked at.
     last_id: Option<RecordId>,
     /// Whether the shard has no more.
     is_last: bool,
@@ -78,11 +91,13 @@ async fn read(
     inner: &Inner,
     shard: Shard,
     after: Option<&RecordId>,
-    limit: usize,
+    looks: usize,
+    kept_only: bool,
 ) -> Result<Piece, StoreError> {
     let (ids, rows) = (inner.keys.ids(shard), inner.keys.rows(shard));
     let start = after.map_or_else(|| "-".to_owned(), |id| format!("({}", hex(id)));
-    let (limit, bytes) = (limit.to_string(), BYTES_MAX.to_string());
+    let (looks, bytes) = (looks.to_string(), BYTES_MAX.to_string());
+    let which = if kept_only { "kept" } else { "" };
     let call = Call {
         shard,
         what: What::Script(
@@ -90,9 +105,10 @@ async fn read(
             &[ids.as_bytes()],
             &[
                 start.as_bytes(),
-                limit.as_bytes(),
+                looks.as_bytes(),
                 rows.as_bytes(),
                 bytes.as_bytes(),
+                which.as_bytes(),
             ],
         ),
         writes: false,
@@ -103,15 +119,15 @@ async fn read(
     let answer = inner.caller.call(&call).await?;
     let wrong = || StoreError::unavailable(Answer::Other.unexpected());
     let mut parts = answer.into_list().ok_or_else(wrong)?.into_iter();
+    let (is_last, last_id) = parts.next().zip(parts.next()).ok_or_else(wrong)?;
     let mut piece = Piece {
         rows: Vec::new(),
         gone: Vec::new(),
-        last_id: None,
-        is_last: matches!(parts.next(), Some(Answer::Number(1))),
+        last_id: read_id(&last_id),
+        is_last: matches!(is_last, Answer::Number(1)),
     };
     while let Some((id, row)) = parts.next().zip(parts.next()) {
         let id = read_id(&id).ok_or_else(wrong)?;
-        piece.last_id = Some(id);
         if let Answer::Bytes(bytes) = row {
             piece.rows.push((id, bytes));
         } else {

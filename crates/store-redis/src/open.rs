@@ -102,7 +102,14 @@ impl Probe<'_> {
             .await?;
         let rows = inner.keys.probe(shard, "");
         look(inner, shard, &scripts::DUE, due, &["inf", "1", &rows]).await?;
-        look(inner, shard, &scripts::LIST, ids, &["-", "1", &rows, "1"]).await?;
+        look(
+            inner,
+            shard,
+            &scripts::LIST,
+            ids,
+            &["-", "1", &rows, "1", ""],
+        )
+        .await?;
         let load = Call {
             shard,
             what: What::Command("GETEX", row.as_bytes()),

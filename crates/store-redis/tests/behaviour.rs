@@ -251,6 +251,53 @@ async fn a_list_leaves_out_what_the_server_dropped() {
     assert_eq!(indexed(&server), 20, "ten rows, in both indexes");
 }
 
+/// Operators look every few seconds at what waits: not for the price of all that does not. A user
+/// who may not ask which rows the server may drop sees the same, for more.
+#[tokio::test]
+async fn a_list_of_what_is_not_settled_reads_no_other_rows() {
+    const ROWS: u64 = 3_000;
+    let server = RedisServer::start();
+    let url = format!("redis://app:hunter2@127.0.0.1:{}", server.port());
+    let user = ["ACL", "SETUSER", "app", "on", ">hunter2", "~*", "+@all"];
+    server.order(&user);
+    let store = open(&url).await;
+    let settled = (0..ROWS).map(|number| (id(number), completed(number, "ch_1")));
+    for (id, record) in settled {
+        let _ = store.swap(&id, None, Some(&record)).await.expect("a row");
+    }
+    for number in ROWS..ROWS + 5 {
+        claim(&store, number).await.expect("a claim");
+    }
+    let filter = Filter {
+        unsettled: true,
+        ..Filter::default()
+    };
+    let reads = || {
+        let stats = server.cli(&["INFO", "commandstats"]);
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_get:"));
+        let calls = line.and_then(|line| line.strip_prefix("cmdstat_get:calls="));
+        let calls = calls.and_then(|rest| rest.split(',').next());
+        calls.map_or(0, |calls| calls.parse::<u64>().expect("a number"))
+    };
+    for (rule, reads_at_most) in [("+pttl", 5), ("-pttl", ROWS + 5)] {
+        server.order(&["ACL", "SETUSER", "app", rule]);
+        let (before, mut found, mut after) = (reads(), Vec::new(), None);
+        loop {
+            let page = store.list(&filter, after, 2).await.expect("a list");
+            found.extend(page.entries.iter().map(|entry| entry.id));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found.len(), 5, "{rule}");
+        assert!(found.is_sorted());
+        let all = reads() - before;
+        // A page ends where it is full, so the next one may look at some rows again.
+        assert!(all <= reads_at_most * 3, "{all} reads with {rule}");
+    }
+}
+
 /// The number of entries in all indexes.
 fn indexed(server: &RedisServer) -> u64 {
     let script = "local n = 0 for _, name in ipairs({'due', 'ids'}) do \

@@ -11,6 +11,8 @@ use crate::{Row, StoreError};
 pub struct Filter {
     /// In this state.
     pub state: Option<StateKind>,
+    /// Not settled: being executed, of unknown outcome, or waiting for a person.
+    pub unsettled: bool,
     /// Of this route.
     pub route: Option<RouteName>,
     /// Claimed by this principal.
@@ -25,7 +27,9 @@ impl Filter {
     /// Whether a record meets every condition.
     #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
-        self.state.is_none_or(|state| record.state.kind() == state)
+        let kind = record.state.kind();
+        self.state.is_none_or(|state| kind == state)
+            && !(self.unsettled && kind.is_settled())
             && self
                 .route
                 .as_ref()
@@ -39,6 +43,13 @@ impl Filter {
             && self
                 .updated_before
                 .is_none_or(|before| record.updated_at < before)
+    }
+
+    /// Whether no settled row can match. There are few others, however many keys there are, and a
+    /// store should find them without looking at all the settled ones.
+    #[must_use]
+    pub fn leaves_settled_out(&self) -> bool {
+        self.unsettled || self.state.is_some_and(|state| !state.is_settled())
     }
 
     /// Whether a row that cannot be read belongs in the list: only in one without conditions,

@@ -66,6 +66,7 @@ pub(crate) async fn list<S: Store + ListStore>(
     let time = |name| parameters.number(name, 0..=u64::MAX);
     let filter = Filter {
         state: parameters.parsed("state", "a state, such as \"unknown\"", state)?,
+        unsettled: false,
         route: parameters.parsed("route", "a route's name", RouteName::new)?,
         principal: parameters.parsed("principal", "16 digits", PrincipalDigest::from_hex)?,
         updated_from: time("updated_from_ms")?.map(Timestamp::from_millis),

@@ -2,7 +2,8 @@
 
 use onlyonce_conformance::suite::samples::{at, body, completed, executing, id};
 use onlyonce_conformance::suite::{lost, won};
-use onlyonce_store::Store;
+use onlyonce_core::RecordId;
+use onlyonce_store::{Filter, ListStore, Store};
 
 use crate::front::Front;
 use crate::kit::Table;
@@ -82,4 +83,34 @@ async fn a_large_completion_costs_its_pieces_and_one_request() {
     assert_eq!(front.seen(), ["PutItem"; 4]);
     store.load(&id(1)).await.unwrap().unwrap();
     assert_eq!(front.seen(), ["GetItem"; 4]);
+}
+
+/// What waits is behind megabytes of what is settled: an answer of DynamoDB looks at one of them, and
+/// may then have nothing to show. No answer of a settled key is read for it.
+#[tokio::test]
+async fn a_list_of_what_is_not_settled_leaves_the_rest_where_it_is() {
+    let table = Table::new().await;
+    let front = Front::start(table.server.address()).await;
+    let store = table.open_through(front.address).await;
+    // All in the first partition, in this order.
+    let id =
+        |number: u8| RecordId::from_bytes([&[0; 31][..], &[number]].concat().try_into().unwrap());
+    for number in 1..=90 {
+        let bytes = if number == 45 { 100_000 } else { 30_000 };
+        let answer = completed(number.into(), body(bytes));
+        let _ = won(store.swap(&id(number), None, Some(&answer)).await.unwrap());
+    }
+    let claim = executing(91, at(5_000));
+    let _ = won(store.swap(&id(91), None, Some(&claim)).await.unwrap());
+    front.seen();
+    let filter = Filter {
+        unsettled: true,
+        ..Filter::default()
+    };
+    let page = store.list(&filter, None, 10).await.unwrap();
+    let found: Vec<_> = page.entries.iter().map(|entry| entry.id).collect();
+    assert_eq!((found, page.next), (vec![id(91)], None));
+    let seen = front.seen();
+    assert!(seen.iter().all(|seen| seen == "Query"), "{seen:?}");
+    assert!(seen.len() > 64, "the first partition has several pages");
 }

@@ -226,6 +226,7 @@ pub const PERMISSIONS: &[&str] = &[
     "+del",
     "+exists",
     "+pexpire",
+    "+pttl",
     "+zadd",
     "+zrem",
     "+zrangebyscore",

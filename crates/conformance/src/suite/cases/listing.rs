@@ -35,16 +35,23 @@ pub async fn a_list_is_in_the_order_of_ids<H: Harness>(setup: &Setup<H>) {
     assert_eq!(ids.len(), mixture().len());
 }
 
-/// An operator who looks for dead letters must see every one.
+/// An operator who looks for dead letters must see every one, and who counts what is not settled,
+/// all of it.
 pub async fn each_state_can_be_listed_alone<H: Harness>(setup: &Setup<H>) {
-    for_each_filter(
-        setup,
-        StateKind::ALL.map(|kind| Filter {
-            state: Some(kind),
-            ..Filter::default()
-        }),
-    )
-    .await;
+    let alone = StateKind::ALL.map(|kind| Filter {
+        state: Some(kind),
+        ..Filter::default()
+    });
+    let unsettled = Filter {
+        unsettled: true,
+        ..Filter::default()
+    };
+    let both = Filter {
+        state: Some(StateKind::Unknown),
+        ..unsettled.clone()
+    };
+    let all = alone.into_iter().chain([unsettled, both]);
+    for_each_filter(setup, all).await;
 }
 
 /// A name is a whole name, not a prefix or a pattern.
@@ -99,6 +106,7 @@ pub async fn updated_before_excludes_its_own_millisecond<H: Harness>(setup: &Set
 pub async fn conditions_are_combined<H: Harness>(setup: &Setup<H>) {
     let filters = StateKind::ALL.map(|kind| Filter {
         state: Some(kind),
+        unsettled: false,
         route: RouteName::new(ROUTES[0]),
         principal: Some(PrincipalDigest::from_bytes(PRINCIPALS[1])),
         updated_from: Some(at(1_005)),
@@ -112,6 +120,11 @@ pub async fn a_filter_that_nothing_meets_lists_nothing<H: Harness>(setup: &Setup
     let store = setup.open().await;
     write(&store, &mixture()).await;
     let filters = [
+        Filter {
+            state: Some(StateKind::Completed),
+            unsettled: true,
+            ..Filter::default()
+        },
         Filter {
             route: RouteName::new("nowhere"),
             ..Filter::default()
@@ -145,6 +158,12 @@ pub async fn a_row_is_listed_under_its_present_state_only<H: Harness>(setup: &Se
             let found = !store.ids(&filter, 10).await.is_empty();
             assert_eq!(found, listed == kind, "{kind:?} listed as {listed:?}");
         }
+        let filter = Filter {
+            unsettled: true,
+            ..Filter::default()
+        };
+        let found = !store.ids(&filter, 10).await.is_empty();
+        assert_eq!(found, !kind.is_settled(), "{kind:?}");
     }
 }
 
