@@ -22,6 +22,16 @@ const STATE: &str = "SELECT pg_catalog.concat_ws('|', pg_catalog.pg_backend_pid(
      pg_catalog.current_setting('statement_timeout'), \
      pg_catalog.current_setting('default_transaction_isolation'))";
 
+/// What of it the server decides: it may change between two questions, and what was judged must be
+/// what is kept.
+const SERVER: &str = "pg_catalog.concat_ws('|', pg_catalog.current_setting('fsync'), \
+     pg_catalog.current_setting('full_page_writes'), \
+     (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'synchronous_commit'), \
+     pg_catalog.current_setting('synchronous_standby_names'))";
+
+/// Where that is in the first answer.
+const SERVER_COLUMN: usize = 13;
+
 impl Connector {
     /// Sets the session up and looks at the server. What it found is the connection's state from
     /// then on.
@@ -43,7 +53,7 @@ impl Connector {
              (SELECT has_schema_privilege('public', oid, 'CREATE')::text \
               FROM pg_namespace WHERE nspname = '{}'), {}, \
              current_setting('synchronous_standby_names'), \
-             (SELECT count(*) FROM pg_stat_replication), current_setting('track_activities'); \
+             (SELECT count(*) FROM pg_stat_replication), current_setting('track_activities'), {SERVER}; \
              SET search_path = \"{}\", pg_temp; SET statement_timeout = {}; \
              SET lock_timeout = {}; SET enable_seqscan = off; SET jit = off; \
              SET plan_cache_mode = force_generic_plan; SET client_min_messages = warning; \
@@ -61,11 +71,16 @@ impl Connector {
         self.judge(row, place)?;
         // Pinned, because a session without a setting of its own follows the server's file.
         let pin = format!(
-            "SET synchronous_commit = {}; {STATE}",
+            "SET synchronous_commit = {}; {STATE}, {SERVER}",
             self.commit(row, place)
         );
         let asked = client.simple_query(&pin).await;
         let answer = asked.map_err(|error| self.server_error("setting a session up", &error))?;
+        let server = first_row(&answer).and_then(|row| row.get(1));
+        if server.is_none() || server != row.get(SERVER_COLUMN) {
+            let reason = "its settings changed while it was looked at: try again";
+            return Err(unfit(place, reason.into()));
+        }
         Ok((Backend::read(row, 8), state(&answer)))
     }
 

@@ -13,10 +13,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{client, migrated, migrated_with, open, options};
-use onlyonce_conformance::servers::postgres::{Postgres, PostgresOptions as ServerOptions, binary};
+use onlyonce_conformance::servers::postgres::{
+    Postgres, PostgresOptions as ServerOptions, binary, url_at,
+};
 use onlyonce_conformance::suite::samples::{at, executing, id};
 use onlyonce_store::{Store, StoreError, Swap};
 use onlyonce_store_postgres::{PostgresOptions, PostgresStore, migrate};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Far more than any of these limits; a test that needs it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,6 +103,46 @@ async fn syncs_that_are_turned_off_under_a_running_store_are_noticed() {
         };
         tokio::time::timeout(PATIENCE, back).await.unwrap();
     }
+}
+
+/// A connection asks twice, and what it is told first is judged. Kept was what it is told then: a
+/// server that had stopped syncing in between was used for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn syncs_that_are_turned_off_while_a_connection_is_made_are_noticed() {
+    let syncing = ServerOptions {
+        fsync: true,
+        ..ServerOptions::default()
+    };
+    let server = Postgres::with(&syncing);
+    let direct = PostgresOptions::from_url(&server.url()).unwrap();
+    migrate(&direct).await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let through = url_at(listener.local_addr().unwrap());
+    let changing = async {
+        loop {
+            let (mut asks, mut asked) = listener.accept().await.unwrap().0.into_split();
+            let real = tokio::net::TcpStream::connect(server.address()).await;
+            let (mut answers, mut answered) = real.unwrap().into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut answers, &mut asked).await });
+            let mut bytes = vec![0; 65_536];
+            while let Ok(count) = asks.read(&mut bytes).await
+                && count > 0
+            {
+                let part = &bytes[..count];
+                let second = b"SET synchronous_commit = ";
+                if part.windows(second.len()).any(|window| window == second) {
+                    set(&server, "fsync", "off").await;
+                }
+                answered.write_all(part).await.unwrap();
+            }
+        }
+    };
+    let strict = PostgresOptions::from_url(&through).unwrap();
+    let error = tokio::select! {
+        opened = PostgresStore::open(&strict) => opened.unwrap_err(),
+        () = changing => unreachable!("it serves on"),
+    };
+    assert!(error.to_string().contains("settings changed"), "{error}");
 }
 
 /// Whoever has a standby that is to be waited for waits for it: what is on the primary alone is
