@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onlyonce_core::{Record, State};
+use onlyonce_core::{Record, State, StateKind};
 use onlyonce_engine::{Engine, EngineError};
 use onlyonce_store::{Filter, ListStore, Store, StoreError};
 use serde::Serialize;
@@ -24,7 +24,7 @@ const PAUSE_TIMES: u32 = 20;
 /// How many rows are read at once.
 const PAGE_ROWS: usize = 500;
 
-/// How many rows are counted; beyond that it is "more".
+/// How many rows are counted in one go; beyond that it is "more".
 const ROWS_MAX: usize = 100_000;
 
 /// How long one page may take: nobody waits for it, and a shared store may look at all of its rows
@@ -152,7 +152,7 @@ impl Queues {
 
     /// Counts; what goes wrong leaves the counts as they were.
     async fn count_once<S: Store + ListStore>(&self, engine: &Engine<S>) -> Counting {
-        match count(engine).await {
+        match count(engine, ROWS_MAX).await {
             Ok(counts) => {
                 *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = counts;
                 Counting::Works
@@ -181,36 +181,66 @@ enum Trouble {
     Failed(StoreError),
 }
 
-/// All states at once: a store without an index by state looks at every row for each list.
-async fn count<S: Store + ListStore>(engine: &Engine<S>) -> Result<QueueCounts, Trouble> {
-    let mut counts = QueueCounts {
+/// All states at once: a store without an index by state looks at every row for each list. Only
+/// where there are too many are those counted by themselves that somebody must look at: a few unknown
+/// outcomes must not be lost among a million dead letters.
+async fn count<S: Store + ListStore>(
+    engine: &Engine<S>,
+    rows_max: usize,
+) -> Result<QueueCounts, Trouble> {
+    let mut all = QueueCounts {
         counted_at_ms: engine.now().as_millis().max(1),
         ..QueueCounts::default()
     };
-    let filter = Filter {
+    let unsettled = Filter {
         unsettled: true,
         ..Filter::default()
     };
+    count_those(engine, &unsettled, rows_max, &mut all).await?;
+    if !all.more {
+        return Ok(all);
+    }
+    let mut alone = QueueCounts::default();
+    for state in [StateKind::Unknown, StateKind::DeadLetter] {
+        let filter = Filter {
+            state: Some(state),
+            ..Filter::default()
+        };
+        count_those(engine, &filter, rows_max, &mut alone).await?;
+    }
+    Ok(QueueCounts {
+        unknown: alone.unknown,
+        dead_letter: alone.dead_letter,
+        oldest_unknown_ms: alone.oldest_unknown_ms,
+        ..all
+    })
+}
+
+/// Counts keys that match, as many as `rows_max` of them or a page more.
+async fn count_those<S: Store + ListStore>(
+    engine: &Engine<S>,
+    filter: &Filter,
+    rows_max: usize,
+    counts: &mut QueueCounts,
+) -> Result<(), Trouble> {
     let (mut rows, mut after) = (0, None);
     loop {
-        let page = engine.store().list(&filter, after, PAGE_ROWS);
+        let page = engine.store().list(filter, after, PAGE_ROWS.min(rows_max));
         let page = tokio::time::timeout(PAGE_TIMEOUT, page).await;
         let page = page
             .map_err(|_| Trouble::TooLong)?
             .map_err(Trouble::Failed)?;
         rows += page.entries.len();
-        let readable = page
-            .entries
-            .iter()
-            .filter_map(|entry| entry.row.as_ref().ok());
+        let readable = page.entries.iter();
+        let readable = readable.filter_map(|entry| entry.row.as_ref().ok());
         readable.for_each(|row| counts.add(&row.record));
         after = page.next;
         if after.is_none() {
-            return Ok(counts);
+            return Ok(());
         }
-        if rows >= ROWS_MAX {
+        if rows >= rows_max {
             counts.more = true;
-            return Ok(counts);
+            return Ok(());
         }
     }
 }
@@ -230,6 +260,57 @@ impl QueueCounts {
             }
             State::DeadLetter { .. } => self.dead_letter += 1,
             State::Released { .. } | State::Completed { .. } | State::Expired { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onlyonce_core::UnknownReason;
+    use onlyonce_engine::{Finished, Outcome};
+    use onlyonce_store::MemoryStore;
+
+    use super::*;
+
+    /// A few unknown outcomes behind many dead letters: an alert that waits for them would be silent.
+    #[tokio::test]
+    async fn what_is_rare_is_counted_also_where_the_rest_is_too_much() {
+        let engine = Engine::builder(MemoryStore::new()).without_background();
+        let engine = engine.open().await.unwrap();
+        let reason = UnknownReason::NoCompleteAnswer;
+        for key in 0..10 {
+            let work = async move |_| Finished {
+                outcome: Outcome::Unknown(reason),
+                value: (),
+            };
+            let key = format!("order-{key}");
+            engine.guard("pay", b"", &key).run(b"", work).await.unwrap();
+        }
+        let unsettled = Filter {
+            unsettled: true,
+            ..Filter::default()
+        };
+        let page = engine.store().list(&unsettled, None, 100).await.unwrap();
+        // The last one stays unknown: whoever stops early does not come to it.
+        for entry in page.entries.iter().take(9) {
+            let mut row = entry.row.clone().unwrap();
+            let since = row.record.updated_at;
+            let attempts = 9;
+            row.record.state = State::DeadLetter {
+                reason,
+                since,
+                attempts,
+            };
+            let swap = engine
+                .store()
+                .swap(&entry.id, Some(row.version), Some(&row.record));
+            assert!(matches!(swap.await, Ok(onlyonce_store::Swap::Won(_))));
+        }
+        for (rows_max, dead_letter, more) in [(5, 5, true), (50, 9, false)] {
+            let counts = count(&engine, rows_max).await.ok().unwrap();
+            assert_eq!(counts.unknown, 1);
+            assert!(counts.oldest_unknown_ms.is_some());
+            assert_eq!((counts.dead_letter, counts.more), (dead_letter, more));
         }
     }
 }

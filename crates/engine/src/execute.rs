@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -199,12 +199,15 @@ impl<S: Store, R: Runtime, T: Send + 'static> Future for Begun<S, R, T> {
     type Output = Result<Reply<T>, EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(work) = &mut self.work else {
+        // Taken out: what panics must not be gone on with.
+        let Some(mut work) = self.work.take() else {
             return Poll::Pending;
         };
-        let reply = ready!(work.as_mut().poll(context));
-        self.work = None;
-        Poll::Ready(reply)
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() {
+            self.work = Some(work);
+        }
+        polled
     }
 }
 

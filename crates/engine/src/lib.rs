@@ -5,7 +5,7 @@
 //!
 //! - work starts only after its claim is durable, and its answer is shown only after its
 //!   completion is;
-//! - work runs in a task of its own, so a caller that goes away never cancels it;
+//! - work goes on in a task of its own when its caller goes away, which never cancels it;
 //! - whatever cannot be known (a panic, a lost answer, a store that does not reply) becomes an
 //!   unknown outcome, never a second execution.
 //!
@@ -13,7 +13,7 @@
 //! |---|---|
 //! | the life of one request | [`Engine::run`] in `run.rs` |
 //! | read, decide, swap, again | `apply.rs` |
-//! | the work's own task and its lease | `execute.rs` |
+//! | the work, its task and its lease | `execute.rs` |
 //! | what happens when nobody asks | `sweep.rs` |
 //! | finding an operation by what somebody else calls it | `reference.rs` |
 //! | refusing a store whose keys were made with another secret | `marks.rs`, `estranged.rs` |

@@ -3,7 +3,7 @@
 //! ```text
 //! route ─ key ─ principal ─ bounded body ─ fingerprint ─ Engine::run ─┬─ told  → reply.rs
 //!          └ or after the body, where the key is in it                └─ Execute
-//!                                                                          in a task of its own:
+//!                                                                          whoever goes away:
 //!                                                                          work.rs, stored durably
 //!                                                                          → its response
 //! ```

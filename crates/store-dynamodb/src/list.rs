@@ -132,9 +132,12 @@ impl List<'_> {
         let page = call(self.store.options().deadline, Effect::Reads, send).await;
         let page = page.map_err(|failure| failure.into_store_error(self.store.table()))?;
         // Not the last item: what was left out may be all that was looked at.
-        let next = page
-            .last_evaluated_key
-            .and_then(|key| key.get(SK)?.as_s().ok().cloned());
+        let next = page.last_evaluated_key.map(|key| {
+            let last = key.get(SK).and_then(|sk| sk.as_s().ok());
+            last.cloned()
+                .ok_or_else(|| StoreError::unavailable("a page ends at no key"))
+        });
+        let next = next.transpose()?;
         Ok(Part {
             partition,
             next,

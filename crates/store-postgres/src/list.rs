@@ -2,7 +2,7 @@
 //!
 //! A list with conditions looks at so many rows at a time, along the primary key, so that no
 //! statement takes long however few rows match. Rows that are not settled have an index of their
-//! own: there are few of them.
+//! own: there are few of them, but for bad days.
 
 use onlyonce_core::{RecordId, RouteName, StateKind};
 use onlyonce_store::{Cursor, Filter, Listed, Page, StoreError};
@@ -24,10 +24,10 @@ pub(crate) async fn list(
     // Before every id: the empty one.
     let mut after: Vec<u8> = after.map_or_else(Vec::new, |Cursor(id)| id.as_bytes().to_vec());
     loop {
-        let end = if *filter == Filter::default() || filter.leaves_settled_out() {
+        let end = if *filter == Filter::default() {
             None
         } else {
-            window_end(readers, &after).await?
+            window_end(readers, filter, &after).await?
         };
         // One more than asked for tells whether there is a next page.
         let wanted = limit.saturating_add(1).saturating_sub(page.entries.len());
@@ -46,12 +46,19 @@ pub(crate) async fn list(
     }
 }
 
-async fn window_end(readers: &Readers, after: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+async fn window_end(
+    readers: &Readers,
+    filter: &Filter,
+    after: &[u8],
+) -> Result<Option<Vec<u8>>, StoreError> {
     let row = readers.run(async |session| {
+        let window = if filter.leaves_settled_out() {
+            &session.window_unsettled
+        } else {
+            &session.window
+        };
         let client = &session.link.client;
-        client
-            .query_opt(&session.window, &[&after, &WINDOW_ROWS])
-            .await
+        client.query_opt(window, &[&after, &WINDOW_ROWS]).await
     });
     let row = row.await.map_err(nothing_written)?;
     row.map(|row| row.try_get(0).map_err(StoreError::unavailable))

@@ -21,9 +21,9 @@ pub(crate) struct Migration {
     /// The oldest build that may use the schema after this step, by the newest step it knows.
     readable_by: i32,
     pub(crate) sql: &'static str,
-    /// Whether it changes nothing but an index, which is built while the table is used: statement by
-    /// statement, each of which may be repeated.
-    is_online: bool,
+    /// The index that it makes, where that is all it does: it is built while the table is used,
+    /// statement by statement, each of which may be repeated.
+    index: Option<&'static str>,
 }
 
 impl Migration {
@@ -32,7 +32,7 @@ impl Migration {
             version,
             readable_by: 1,
             sql,
-            is_online: false,
+            index: None,
         }
     }
 }
@@ -46,7 +46,7 @@ pub(crate) const MIGRATIONS: [Migration; 7] = [
     Migration::new(5, include_str!("../migrations/0005_clock.sql")),
     Migration::new(6, include_str!("../migrations/0006_answers.sql")),
     Migration {
-        is_online: true,
+        index: Some("onlyonce_record_unsettled"),
         ..Migration::new(7, include_str!("../migrations/0007_unsettled.sql"))
     },
 ];
@@ -81,7 +81,9 @@ pub struct Migrated {
 }
 
 /// Brings the schema to this build's version. Safe to run again, and by several at once: one
-/// does it, the others find it done. Each step is a transaction.
+/// does it, the others find it done, if it takes no longer than a minute. Each step is a
+/// transaction, but for indexes of tables that are in use, which may take as long as the tables are
+/// large and others' transactions last.
 ///
 /// # Errors
 /// When the server cannot be used, the schema is newer than this build, or a step was applied
@@ -102,9 +104,12 @@ pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, OpenError> {
         options,
     )?;
     for step in MIGRATIONS.iter().filter(|step| step.version > from) {
-        apply(client, step)
-            .await
-            .map_err(failed("migrating the schema"))?;
+        let applied = match step.index {
+            // Nobody uses what was just made.
+            Some(index) if from > 0 => build(client, step, index).await,
+            Some(_) | None => apply(client, step).await,
+        };
+        applied.map_err(failed("migrating the schema"))?;
         tracing::info!(version = step.version, schema = options.schema, "migrated");
     }
     let to = from.max(NEWEST);
@@ -163,22 +168,46 @@ async fn prepare(client: &Client, options: &PostgresOptions) -> Result<(), OpenE
     Ok(())
 }
 
-async fn apply(client: &Client, step: &Migration) -> Result<(), Error> {
-    let noted = format!(
-        "INSERT INTO onlyonce_schema (version, readable_by, checksum) VALUES ({}, {}, '{}')",
-        step.version,
-        step.readable_by,
-        checksum(step.sql)
-    );
-    if step.is_online {
-        // It waits for those who use the table, and none of them for it.
-        client.batch_execute("SET lock_timeout = 0").await?;
-        for statement in step.sql.split_inclusive(';') {
-            client.batch_execute(statement).await?;
-        }
-        return client.batch_execute(&noted).await;
+impl Migration {
+    /// The statement that notes that it was applied.
+    fn noted(&self) -> String {
+        format!(
+            "INSERT INTO onlyonce_schema (version, readable_by, checksum) VALUES ({}, {}, '{}')",
+            self.version,
+            self.readable_by,
+            checksum(self.sql)
+        )
     }
-    let script = format!("BEGIN; {}; {noted}; COMMIT", step.sql);
+}
+
+/// Builds an index while the table is used. It waits for those who use it, and none of them for it.
+async fn build(client: &Client, step: &Migration, index: &str) -> Result<(), Error> {
+    let is_there = "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass($1) \
+                    AND indisvalid AND indisready";
+    client.batch_execute("SET lock_timeout = 0").await?;
+    // It may be whole without being noted: the server goes on when the process was ended.
+    while client.query_opt(is_there, &[&index]).await?.is_none() {
+        tracing::info!(index, "building an index; others go on meanwhile");
+        for statement in step.sql.split_inclusive(';') {
+            match client.batch_execute(statement).await {
+                Ok(()) => {}
+                // With an older build that waits for this migration. It was given up; once more.
+                Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {
+                    tracing::warn!(index, %error, "building the index once more");
+                    tokio::time::sleep(LOCK_PAUSE).await;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    client.batch_execute(&step.noted()).await
+}
+
+async fn apply(client: &Client, step: &Migration) -> Result<(), Error> {
+    // Only what is not in use comes here with an index.
+    let sql = step.sql.replace(" CONCURRENTLY", "");
+    let script = format!("BEGIN; {sql}; {}; COMMIT", step.noted());
     let hurried = format!("SET lock_timeout = {}", TABLE_LOCK_TIMEOUT.as_millis());
     client.batch_execute(&hurried).await?;
     let give_up_at = Instant::now() + LOCK_PATIENCE;

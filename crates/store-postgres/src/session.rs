@@ -22,9 +22,10 @@ pub(crate) struct Session {
     pub(crate) due: Statement,
     pub(crate) due_far: Statement,
     pub(crate) list: Statement,
-    /// The same where an index has all rows that it looks at.
-    pub(crate) list_unsettled: Statement,
     pub(crate) window: Statement,
+    /// The same where an index has all rows that they look at.
+    pub(crate) list_unsettled: Statement,
+    pub(crate) window_unsettled: Statement,
     pub(crate) now: Statement,
     pub(crate) secret: Statement,
 }
@@ -53,6 +54,13 @@ impl Connector {
             )
         };
         let (list, list_unsettled) = (list_where("true"), list_where(UNSETTLED));
+        let window_where = |condition: &str| {
+            format!(
+                "SELECT id FROM onlyonce_record WHERE {condition} AND id > $1 \
+                 ORDER BY id OFFSET $2 LIMIT 1"
+            )
+        };
+        let (window, window_unsettled) = (window_where("true"), window_where(UNSETTLED));
         let client = &link.client;
         let prepared = tokio::try_join!(
             client.prepare(&swap),
@@ -67,14 +75,14 @@ impl Connector {
             ),
             client.prepare(&list),
             client.prepare(&list_unsettled),
-            client.prepare(
-                "SELECT id FROM onlyonce_record WHERE id > $1 ORDER BY id OFFSET $2 LIMIT 1"
-            ),
+            client.prepare(&window),
+            client.prepare(&window_unsettled),
             client.prepare("SELECT onlyonce_now()"),
             client.prepare("SELECT onlyonce_keep_secret($1)"),
         );
         let prepared = prepared.map_err(|error| self.server_error("preparing statements", &error));
-        let (swap, load, due, due_far, list, list_unsettled, window, now, secret) = prepared?;
+        let (swap, load, due, due_far, list, list_unsettled, window, window_unsettled, now, secret) =
+            prepared?;
         Ok(Session {
             link,
             swap,
@@ -84,6 +92,7 @@ impl Connector {
             list,
             list_unsettled,
             window,
+            window_unsettled,
             now,
             secret,
         })

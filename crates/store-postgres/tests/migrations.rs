@@ -335,6 +335,24 @@ async fn has_index(client: &tokio_postgres::Client) -> bool {
     client.query_one(ask, &[]).await.unwrap().get(0)
 }
 
+/// Waits until a statement like this waits for somebody.
+async fn until_waiting(client: &tokio_postgres::Client, statement: &str) {
+    let ask = "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE $1
+               AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()";
+    let waiting = async {
+        while !client
+            .query_one(ask, &[&statement])
+            .await
+            .unwrap()
+            .get::<_, bool>(0)
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waiting = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    waiting.expect("it waits");
+}
+
 /// A table of millions takes minutes to index, in which other instances serve on.
 #[tokio::test]
 async fn the_index_is_built_while_others_write() {
@@ -348,22 +366,7 @@ async fn the_index_is_built_while_others_write() {
     transaction.batch_execute(delete).await.unwrap();
     let options = options(&server.url());
     let migrating = tokio::spawn(async move { migrate(&options).await });
-    let building = "SELECT count(*) = 1 FROM pg_stat_activity
-                    WHERE query LIKE '%CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
-                    AND pid <> pg_backend_pid()";
-    let waiting = async {
-        while !admin
-            .query_one(building, &[])
-            .await
-            .unwrap()
-            .get::<_, bool>(0)
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), waiting)
-        .await
-        .expect("it waits");
+    until_waiting(&admin, "%CREATE INDEX CONCURRENTLY%").await;
     let (first, claim) = (id(1), executing(1, at(5_000)));
     let writing = store.swap(&first, None, Some(&claim));
     let swap = tokio::time::timeout(Duration::from_secs(5), writing).await;
@@ -389,6 +392,69 @@ async fn an_index_that_broke_off_is_built_anew() {
     assert!(!has_index(&client).await);
     migrate(&options(&server.url())).await.unwrap();
     assert!(has_index(&client).await);
+}
+
+/// The process that builds it may be ended, and the server goes on: to begin anew each time would be
+/// to come to no end.
+#[tokio::test]
+async fn an_index_that_was_built_and_not_noted_is_kept() {
+    let server = migrated().await;
+    let client = client(&server).await;
+    let which = "SELECT 'onlyonce_record_unsettled'::regclass::oid";
+    let before: u32 = client.query_one(which, &[]).await.unwrap().get(0);
+    let forget = "DELETE FROM onlyonce_schema WHERE version = 7";
+    client.batch_execute(forget).await.unwrap();
+    migrate(&options(&server.url())).await.unwrap();
+    let after: u32 = client.query_one(which, &[]).await.unwrap().get(0);
+    assert_eq!(after, before);
+    open(&server).await;
+}
+
+/// An older build waits for a migration inside a statement, which the index waits for.
+#[tokio::test]
+async fn an_older_build_that_waits_does_not_stop_the_index() {
+    let server = migrated().await;
+    let (admin, older) = (client(&server).await, client(&server).await);
+    let mut busy = client(&server).await;
+    admin.batch_execute(WITHOUT_INDEX).await.unwrap();
+    let transaction = busy.transaction().await.unwrap();
+    let delete = "DELETE FROM onlyonce_record WHERE false";
+    transaction.batch_execute(delete).await.unwrap();
+    let options = options(&server.url());
+    let lock = format!(
+        "SET lock_timeout = '5s'; SELECT pg_advisory_lock(1869507705, hashtext('{}'))",
+        options.schema
+    );
+    let migrating = tokio::spawn(async move { migrate(&options).await });
+    until_waiting(&admin, "%CREATE INDEX CONCURRENTLY%").await;
+    let waiting = tokio::spawn(async move { older.batch_execute(&lock).await });
+    until_waiting(&admin, "%pg_advisory_lock%").await;
+    transaction.commit().await.unwrap();
+    let migrated = tokio::time::timeout(Duration::from_secs(60), migrating).await;
+    migrated.expect("it ends").unwrap().unwrap();
+    assert!(has_index(&admin).await);
+    let _ = waiting.await.unwrap();
+}
+
+/// More unsettled rows than one statement looks at: those that are wanted are found among them.
+#[tokio::test]
+async fn a_rare_state_is_found_among_many_rows_that_are_not_settled() {
+    let server = migrated().await;
+    let (store, client) = (open(&server).await, client(&server).await);
+    let claim = executing(1, at(5_000));
+    let _ = store.swap(&id(1), None, Some(&claim)).await.unwrap();
+    let copies = "INSERT INTO onlyonce_record SELECT (jsonb_populate_record(one,
+            jsonb_build_object('state', 'unknown', 'id',
+                '\\x' || encode(sha256(number::text::bytea), 'hex')))).*
+        FROM onlyonce_record AS one, generate_series(1, 45000) AS number";
+    client.batch_execute(copies).await.unwrap();
+    let filter = Filter {
+        state: Some(onlyonce_core::StateKind::Executing),
+        ..Filter::default()
+    };
+    let page = store.list(&filter, None, 10).await.unwrap();
+    let found: Vec<_> = page.entries.iter().map(|entry| entry.id).collect();
+    assert_eq!((found, page.next), (vec![id(1)], None));
 }
 
 /// Operators look every few seconds: at what waits, and not at millions of keys that do not.

@@ -42,12 +42,8 @@ pub(crate) async fn list(
         loop {
             // One more than fits tells whether there is a next page.
             let wanted = (limit - entries.len()).saturating_add(1);
-            let looks = if kept_only {
-                IDS_MAX
-            } else {
-                wanted.min(ROWS_MAX)
-            };
-            let piece = read(inner, shard, after.as_ref(), looks, kept_only).await?;
+            let wanted = wanted.min(ROWS_MAX);
+            let piece = read(inner, shard, after.as_ref(), wanted, kept_only).await?;
             for (id, bytes) in piece.rows {
                 let row = row::decode(&id, bytes);
                 let shown = match &row {
@@ -91,13 +87,17 @@ async fn read(
     inner: &Inner,
     shard: Shard,
     after: Option<&RecordId>,
-    looks: usize,
+    wanted: usize,
     kept_only: bool,
 ) -> Result<Piece, StoreError> {
     let (ids, rows) = (inner.keys.ids(shard), inner.keys.rows(shard));
     let start = after.map_or_else(|| "-".to_owned(), |id| format!("({}", hex(id)));
-    let (looks, bytes) = (looks.to_string(), BYTES_MAX.to_string());
-    let which = if kept_only { "kept" } else { "" };
+    let (looks, which) = if kept_only {
+        (IDS_MAX, "kept")
+    } else {
+        (wanted, "")
+    };
+    let [looks, bytes, wanted] = [looks, BYTES_MAX, wanted].map(|number| number.to_string());
     let call = Call {
         shard,
         what: What::Script(
@@ -109,6 +109,7 @@ async fn read(
                 rows.as_bytes(),
                 bytes.as_bytes(),
                 which.as_bytes(),
+                wanted.as_bytes(),
             ],
         ),
         writes: false,

@@ -107,7 +107,7 @@ impl Probe<'_> {
             shard,
             &scripts::LIST,
             ids,
-            &["-", "1", &rows, "1", ""],
+            &["-", "1", &rows, "1", "", "1"],
         )
         .await?;
         let load = Call {

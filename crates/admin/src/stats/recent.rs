@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::clock::millis;
 
-/// How many events every thread keeps, in less than a megabyte.
-const EVENTS_MAX: usize = 8192;
+/// How many events every thread keeps, in one and a half megabytes.
+const EVENTS_MAX: usize = 16_384;
 
 /// Something that happened to a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

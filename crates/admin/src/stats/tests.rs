@@ -436,7 +436,7 @@ fn the_replay_rate_of_now_is_told_from_the_usual_one() {
 fn recent_events_are_bounded_and_in_order() {
     let stats = Stats::new("memory");
     let name = route("a");
-    for at in 0..10_000_u64 {
+    for at in 0..20_000_u64 {
         let event = Event::LeaseLost {
             id: &id(1),
             route: &name,
@@ -444,7 +444,7 @@ fn recent_events_are_bounded_and_in_order() {
         stats.observe_at(&event, Duration::from_millis(at));
     }
     let events = stats.recent(&id(1));
-    assert_eq!(events.len(), 8192);
+    assert_eq!(events.len(), 16_384);
     assert!(events.is_sorted_by_key(|event| event.at_ms));
     assert!(stats.recent(&id(2)).is_empty());
 }

@@ -1,6 +1,6 @@
 -- The next rows of one shard, in the order of their ids.
 -- KEYS: ids. ARGV: where to start, how many to look at, what a row's key starts with, enough bytes,
---       '' or 'kept' for those only that the server may not drop.
+--       '' or 'kept' for those only that the server may not drop, enough rows.
 -- Answers 1 if these are the last or 0, the last id that was looked at or '', then id and row (nil if
 -- it is gone), flat.
 -- Whether the server may drop a row. A user who may not ask is shown all of them.
@@ -20,7 +20,8 @@ for i, id in ipairs(ids) do
     answer[#answer + 1] = id
     answer[#answer + 1] = row
     bytes = bytes + (row and #row or 0)
-    if bytes >= tonumber(ARGV[4]) and i < #ids then
+    local enough = bytes >= tonumber(ARGV[4]) or #answer >= 2 + 2 * tonumber(ARGV[6])
+    if enough and i < #ids then
       answer[1], answer[2] = 0, id
       break
     end
