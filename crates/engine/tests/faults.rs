@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{
-    ANYBODY, EventLog, Fault, Faulty, body, counted, engine_where, faulty, kinds, name, short_lease,
+    ANYBODY, EventLog, Fault, Faulty, begun, body, config_where, counted, engine_where, faulty,
+    kinds, name, short_lease,
 };
 use futures_util::FutureExt as _;
 use onlyonce_core::{Command, Response, StateKind, StoredResponse, TombstoneReason, Verdict};
@@ -43,20 +44,8 @@ async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -
 async fn a_dropped_caller_does_not_cancel_its_work() {
     for callers_work in [false, true] {
         let engine = engine_where(callers_work).await;
-        let (begin, begun) = oneshot::channel();
-        let (go, may_go) = oneshot::channel::<()>();
-        let caller = tokio::spawn({
-            let engine = engine.clone();
-            async move {
-                let work = |_| async move {
-                    begin.send(()).unwrap();
-                    may_go.await.unwrap();
-                    Finished::completed(StoredResponse::from_bytes("ch_1"), ())
-                };
-                engine.guard("pay", ANYBODY, "k").run(b"", work).await
-            }
-        });
-        begun.await.unwrap();
+        let end = Finished::completed(StoredResponse::from_bytes("ch_1"), ());
+        let (caller, go) = begun(&engine, "k", end).await;
         caller.abort();
         assert!(caller.await.unwrap_err().is_cancelled());
         let runs = Arc::new(AtomicUsize::new(0));
@@ -460,10 +449,7 @@ async fn a_crashed_execution_becomes_unknown_and_is_reconciled() {
         // The process that dies: its runtime is dropped in mid-work.
         let dying = store.clone();
         let doomed = policies.clone();
-        let config = EngineConfig {
-            callers_work,
-            ..EngineConfig::default()
-        };
+        let config = config_where(callers_work);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

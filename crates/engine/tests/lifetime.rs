@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{ANYBODY, Faulty, body, counted, faulty, kinds, name, short_lease};
+use common::{
+    ANYBODY, Faulty, begun, body, config_where, counted, faulty, kinds, name, short_lease,
+};
 use onlyonce_core::{RecordId, State, StateKind, StoredResponse, Timestamp};
 use onlyonce_engine::{Engine, EngineConfig, EngineError, Finished, GuardError, Outcome, Reply};
 use onlyonce_store::MemoryStore;
@@ -24,10 +26,7 @@ use tokio::sync::oneshot;
 async fn draining_finishes_what_it_can_and_settles_the_rest_as_unknown() {
     for callers_work in [false, true] {
         let store = MemoryStore::new();
-        let config = EngineConfig {
-            callers_work,
-            ..EngineConfig::default()
-        };
+        let config = config_where(callers_work);
         let engine = Engine::builder(store.clone()).config(config);
         let engine = engine.open().await.unwrap();
         let runs = Arc::new(AtomicUsize::new(0));
@@ -91,27 +90,11 @@ async fn the_limit_of_executions_refuses_new_work_and_still_replays() {
         .run(b"", counted(&runs, "done"))
         .await
         .unwrap();
-    let (begin, begun) = oneshot::channel();
-    let (go, may_go) = oneshot::channel::<()>();
-    let running = tokio::spawn({
-        let engine = engine.clone();
-        async move {
-            let work = |_| async move {
-                begin.send(()).unwrap();
-                may_go.await.unwrap();
-                Finished {
-                    outcome: Outcome::Released,
-                    value: (),
-                }
-            };
-            engine
-                .guard("pay", ANYBODY, "busy")
-                .run(b"", work)
-                .await
-                .unwrap()
-        }
-    });
-    begun.await.unwrap();
+    let end = Finished {
+        outcome: Outcome::Released,
+        value: (),
+    };
+    let (running, go) = begun(&engine, "busy", end).await;
     let refused = engine
         .guard("pay", ANYBODY, "new")
         .run(b"", counted(&runs, "new"))
@@ -180,24 +163,8 @@ async fn a_waiter_is_woken_at_once() {
         .open()
         .await
         .unwrap();
-    let (begin, begun) = oneshot::channel();
-    let (go, may_go) = oneshot::channel::<()>();
-    let first = tokio::spawn({
-        let engine = engine.clone();
-        async move {
-            let work = |_| async move {
-                begin.send(()).unwrap();
-                may_go.await.unwrap();
-                Finished::completed(StoredResponse::from_bytes("ch_1"), ())
-            };
-            engine
-                .guard("pay", ANYBODY, "k")
-                .run(b"", work)
-                .await
-                .unwrap()
-        }
-    });
-    begun.await.unwrap();
+    let end = Finished::completed(StoredResponse::from_bytes("ch_1"), ());
+    let (first, go) = begun(&engine, "k", end).await;
     let runs = Arc::new(AtomicUsize::new(0));
     let mut waiter = Box::pin(
         engine

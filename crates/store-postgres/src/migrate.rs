@@ -35,6 +35,16 @@ impl Migration {
             index: None,
         }
     }
+
+    /// The statement that notes that it was applied.
+    fn noted(&self) -> String {
+        format!(
+            "INSERT INTO onlyonce_schema (version, readable_by, checksum) VALUES ({}, {}, '{}')",
+            self.version,
+            self.readable_by,
+            checksum(self.sql)
+        )
+    }
 }
 
 /// Every step, in order. Never change one that was released: add another.
@@ -166,18 +176,6 @@ async fn prepare(client: &Client, options: &PostgresOptions) -> Result<(), OpenE
         client.batch_execute(table).await.map_err(failed)?;
     }
     Ok(())
-}
-
-impl Migration {
-    /// The statement that notes that it was applied.
-    fn noted(&self) -> String {
-        format!(
-            "INSERT INTO onlyonce_schema (version, readable_by, checksum) VALUES ({}, {}, '{}')",
-            self.version,
-            self.readable_by,
-            checksum(self.sql)
-        )
-    }
 }
 
 /// Builds an index while the table is used. It waits for those who use it, and none of them for it.

@@ -19,6 +19,8 @@ use onlyonce_engine::{
 use onlyonce_store::{
     Filter, ListStore, MemoryStore, Row, Store, StoreError, StoreProfile, Swap, Version,
 };
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// A caller whose name does not matter.
 pub(crate) const ANYBODY: &[u8] = b"anybody";
@@ -39,12 +41,37 @@ pub(crate) async fn engine() -> Engine<MemoryStore> {
 
 /// The same with work in the tasks of its callers, or in tasks of its own.
 pub(crate) async fn engine_where(callers_work: bool) -> Engine<MemoryStore> {
-    let config = EngineConfig {
+    let engine = Engine::builder(MemoryStore::new()).config(config_where(callers_work));
+    engine.open().await.unwrap()
+}
+
+pub(crate) fn config_where(callers_work: bool) -> EngineConfig {
+    EngineConfig {
         callers_work,
         ..EngineConfig::default()
-    };
-    let engine = Engine::builder(MemoryStore::new()).config(config);
-    engine.open().await.unwrap()
+    }
+}
+
+/// A caller whose work has begun, and ends like this when it is told to go on.
+pub(crate) async fn begun(
+    engine: &Engine<MemoryStore>,
+    key: &'static str,
+    end: Finished<()>,
+) -> (JoinHandle<Reply<()>>, oneshot::Sender<()>) {
+    let (begin, has_begun) = oneshot::channel();
+    let (go, may_go) = oneshot::channel::<()>();
+    let engine = engine.clone();
+    let caller = tokio::spawn(async move {
+        let work = |_| async move {
+            begin.send(()).unwrap();
+            may_go.await.unwrap();
+            end
+        };
+        let guard = engine.guard("pay", ANYBODY, key);
+        guard.run(b"", work).await.unwrap()
+    });
+    has_begun.await.unwrap();
+    (caller, go)
 }
 
 /// Work that succeeds with `body`, counting how often it ran.
