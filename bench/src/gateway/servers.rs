@@ -119,7 +119,7 @@ http {{
   scgi_temp_path {root}/scgi;
   upstream handler {{
     server 127.0.0.1:{};
-    keepalive 64;
+    keepalive 1024;
     keepalive_requests 1000000000;
   }}
   server {{

@@ -20,6 +20,7 @@ pub mod fingerprint;
 mod headers;
 pub mod json;
 pub mod key;
+mod mac;
 mod machine;
 mod policy;
 mod record;

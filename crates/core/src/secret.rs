@@ -6,8 +6,7 @@
 
 use core::fmt;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use crate::mac::{Keyed, Mac};
 
 /// What a keyed hash is for. Two purposes never give the same digest for the same parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +56,7 @@ impl Purpose {
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; 32],
-    mac: Hmac<Sha256>,
+    mac: Keyed,
     /// The keys of fields' digests, which every request needs.
     fields: [u8; 32],
 }
@@ -66,11 +65,9 @@ impl Secret {
     /// Wraps 32 bytes of entropy.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
-        // 32 bytes fit an HMAC-SHA-256 block, so the key is used as it is, never hashed first.
-        let mac = <Hmac<Sha256> as KeyInit>::new(&block(&bytes).into());
         let mut secret = Self {
             bytes,
-            mac,
+            mac: Keyed::new(&bytes),
             fields: [0; 32],
         };
         secret.fields = secret.hash(Purpose::Field).finish();
@@ -92,19 +89,11 @@ impl Secret {
     #[must_use]
     pub fn hash(&self, purpose: Purpose) -> KeyedHash {
         let mut hash = KeyedHash {
-            mac: self.mac.clone(),
+            mac: self.mac.begin(),
         };
         hash.part(purpose.label());
         hash
     }
-}
-
-fn block(bytes: &[u8; 32]) -> [u8; 64] {
-    let mut block = [0; 64];
-    for (to, from) in block.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    block
 }
 
 impl fmt::Debug for Secret {
@@ -125,7 +114,7 @@ impl Eq for Secret {}
 /// HMAC-SHA-256 over length-prefixed parts.
 #[derive(Clone)]
 pub struct KeyedHash {
-    mac: Hmac<Sha256>,
+    mac: Mac,
 }
 
 impl KeyedHash {
@@ -147,7 +136,7 @@ impl KeyedHash {
     /// The digest.
     #[must_use]
     pub fn finish(self) -> [u8; 32] {
-        self.mac.finalize().into_bytes().into()
+        self.mac.finish()
     }
 }
 

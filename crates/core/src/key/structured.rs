@@ -139,7 +139,8 @@ impl Cursor<'_> {
         if !self.take(b'"') {
             return Err(self.error());
         }
-        let mut text = String::new();
+        // No text is longer than what is left of the field, which is short.
+        let mut text = String::with_capacity(self.bytes.len() - self.at);
         loop {
             match self.peek() {
                 Some(b'"') => {
