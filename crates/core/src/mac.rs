@@ -129,7 +129,11 @@ mod tests {
                     pure::update(&mut pure, bytes);
                     mac.update(bytes);
                 }
-                assert_eq!(mac.finish(), pure::finish(pure), "{length}, {piece} at a time");
+                assert_eq!(
+                    mac.finish(),
+                    pure::finish(pure),
+                    "{length}, {piece} at a time"
+                );
             }
         }
     }

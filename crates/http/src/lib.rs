@@ -43,6 +43,7 @@
 //! |---|---|
 //! | the life of a request | `service.rs`, then `work.rs` |
 //! | which requests are guarded, and how | [`Route`], [`Routes`] |
+//! | what of a request counts | `asked.rs` |
 //! | watching without guarding | `observe.rs`, [`Observations`] |
 //! | who the caller is | [`Principals`] |
 //! | what a response means for its key | [`Statuses`], [`Settle`] |
@@ -53,7 +54,9 @@
 //! | what a handler gets | [`Execution`] |
 //! | asking about unknown outcomes | [`reconcile`] |
 
+mod asked;
 mod body;
+mod config;
 // Without profiles there is only the default dialect.
 #[cfg_attr(not(feature = "profiles"), allow(dead_code))]
 mod dialect;
@@ -81,7 +84,9 @@ mod statuses;
 mod stored;
 mod work;
 
+pub use asked::METHOD_OVERRIDES;
 pub use body::{Body, BodyTimeout, BoxError};
+pub use config::{Config, PROBLEM_BASE, ReplayCheck};
 pub use dialect::Dialect;
 pub use execution::Execution;
 pub use first_sent::FirstSent;
@@ -97,6 +102,5 @@ pub use problem::{Code, Problem};
 #[cfg(feature = "profiles")]
 pub use profile::{Profile, ProfileError, ProfileReuse};
 pub use route::{Compare, InFlight, Mode, OnReuse, ReplayOlder, Route, Routes};
-pub use service::{Config, METHOD_OVERRIDES, PROBLEM_BASE, ReplayCheck};
 pub use statuses::{Settle, Statuses};
 pub use stored::{ExecutionTrace, ResponsePolicy, is_event_stream};

@@ -7,8 +7,9 @@ use onlyonce_engine::{EngineError, Outcome, Replay, Reply, Runtime};
 use onlyonce_store::Store;
 use serde_json::{Value, json};
 
+use crate::asked::Asked;
 use crate::dialect::Gap;
-use crate::service::{Asked, Guard};
+use crate::service::Guard;
 use crate::stored::trace;
 use crate::work::Answer;
 use crate::{Body, Code, InFlight, OnReuse, Problem, ReplayOlder, ResponsePolicy, Route};

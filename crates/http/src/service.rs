@@ -10,24 +10,20 @@
 //! How a refusal looks is the route's dialect (`dialect/`). Every refusal happens before anything is
 //! written; nothing is executed without a durable claim.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
-use onlyonce_core::fingerprint::Payload;
 use onlyonce_core::{Fingerprint, Key, RecordId, Scope};
 use onlyonce_engine::{Engine, EngineError, Reply, Runtime};
 use onlyonce_store::Store;
 use tower_service::Service;
 use uuid::Uuid;
 
+use crate::asked::{self, Asked};
 use crate::body::{BodyTimeout, Collected};
 use crate::reconcile::Subject;
 use crate::reply::RETRY_SECONDS_MIN;
@@ -35,69 +31,9 @@ use crate::room::{Room, Rooms};
 use crate::settling::Settling;
 use crate::work::Work;
 use crate::{
-    Authorization, Body, BoxError, Code, Compare, InFlight, Mode, Observation, Observations,
-    Principal, PrincipalError, Principals, Problem, Route, Routes, Settle,
+    Body, BoxError, Code, Config, InFlight, Mode, Observation, Principal, PrincipalError, Problem,
+    Route, Settle,
 };
-
-/// Where the pages about problem codes are, unless configured otherwise.
-pub const PROBLEM_BASE: &str = "https://github.com/onlyonce/onlyonce/blob/main/docs/problems/";
-
-/// What a layer is made with.
-pub struct Config {
-    /// Which requests are guarded, and how. Default: every POST and PATCH.
-    pub routes: Routes,
-    /// Who the caller is. Default: by `Authorization`.
-    pub principals: Box<dyn Principals>,
-    /// Asked before a stored response is given again, for example whether the caller's
-    /// credential is still good. Default: nobody.
-    pub replay_check: Option<Box<dyn ReplayCheck>>,
-    /// How long the body of a guarded request may take in all. Default: 2 minutes.
-    pub body_total_timeout: Duration,
-    /// How many bytes the bodies of all guarded and observed requests may take at once; one more is
-    /// refused with 503, or passes unobserved. Default: 512 MiB.
-    pub bodies_bytes_max: usize,
-    /// Where the pages about problem codes are.
-    pub problem_base: String,
-    /// Where clients find the status of an operation; `None` for nowhere.
-    pub operations_path: Option<String>,
-    /// Whether the response header `Onlyonce-Outcome` of the inner service decides. Default: yes.
-    pub trust_outcome_header: bool,
-    /// Told about unprotected and observed requests.
-    pub observations: Box<dyn Observations>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            routes: Routes::default(),
-            principals: Box::new(Authorization),
-            replay_check: None,
-            body_total_timeout: Duration::from_secs(120),
-            bodies_bytes_max: 512 * 1024 * 1024,
-            problem_base: PROBLEM_BASE.into(),
-            operations_path: Some("/.onlyonce/operations".into()),
-            trust_outcome_header: true,
-            observations: Box::new(()),
-        }
-    }
-}
-
-impl std::fmt::Debug for Config {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Config")
-            .field("routes", &self.routes)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Asked before a stored response is given again.
-pub trait ReplayCheck: Send + Sync + 'static {
-    /// Whether this caller may still have it; otherwise the refusal to send instead.
-    fn check<'a>(
-        &'a self,
-        request: &'a Parts,
-    ) -> Pin<Box<dyn Future<Output = Result<(), Response<Bytes>>> + Send + 'a>>;
-}
 
 /// What the requests of one layer share.
 pub(crate) struct Guard<S, R> {
@@ -370,22 +306,9 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             path: parts.uri.path(),
             host: &crate::host::counted(route, parts),
         };
-        let lines = parts
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let lines: Vec<_> = lines.collect();
-        let (content_type, method) = (content_type(parts), method(parts));
-        let payload = Payload {
-            method: method.as_deref().unwrap_or(parts.method.as_str()),
-            path: parts.uri.path(),
-            query: parts.uri.query(),
-            headers: &lines,
-            content_type: content_type.as_deref(),
-            body,
-        };
-        let payload = counted(route.compare, payload);
-        self.engine.request(&route.name, key, &scope, &payload)
+        asked::with_payload(route, parts, body, |payload| {
+            self.engine.request(&route.name, key, &scope, payload)
+        })
     }
 
     pub(crate) fn problem(&self, code: Code, detail: impl Into<String>) -> Problem {
@@ -455,116 +378,4 @@ pub(crate) struct Content {
     pub(crate) trailers: Option<HeaderMap>,
     /// Given back when the request is done with.
     pub(crate) room: Room,
-}
-
-/// What counts of a payload; of one that is not compared, its method and path.
-fn counted(compare: Compare, payload: Payload<'_>) -> Payload<'_> {
-    match compare {
-        Compare::Payload => payload,
-        Compare::KeyOnly => Payload {
-            query: None,
-            headers: &[],
-            content_type: None,
-            body: &[],
-            ..payload
-        },
-    }
-}
-
-/// The media type of a request. Several lines are joined, which is no media type, so the body
-/// counts byte by byte and every line counts.
-fn content_type(parts: &Parts) -> Option<Cow<'_, [u8]>> {
-    let mut lines = parts.headers.get_all(header::CONTENT_TYPE).iter();
-    let first = lines.next()?.as_bytes();
-    let joined = lines.fold(Cow::Borrowed(first), |mut joined, line| {
-        joined.to_mut().extend_from_slice(b", ");
-        joined.to_mut().extend_from_slice(line.as_bytes());
-        joined
-    });
-    Some(joined)
-}
-
-/// Headers by which some APIs take a POST for another method.
-pub const METHOD_OVERRIDES: [HeaderName; 3] = [
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-method-override"),
-];
-
-/// The method with what overrides it, if anything does: the answer to a PATCH is none to a DELETE.
-fn method(parts: &Parts) -> Option<String> {
-    // Most heads have none, and a look at each name is cheaper than three searches.
-    if !parts
-        .headers
-        .keys()
-        .any(|name| METHOD_OVERRIDES.contains(name))
-    {
-        return None;
-    }
-    let mut method = parts.method.to_string();
-    for name in &METHOD_OVERRIDES {
-        for value in parts.headers.get_all(name) {
-            // Quoted and escaped, so that no two heads are written alike; writing to a string
-            // cannot fail.
-            let value = value.as_bytes().escape_ascii();
-            let _ = write!(method, " {name}=\"{value}\"");
-        }
-    }
-    Some(method)
-}
-
-/// What is needed of a request to answer it, and to explain why it does not match.
-pub(crate) struct Asked {
-    /// Only where answers name it.
-    pub(crate) key: Option<Key>,
-    compare: Compare,
-    method: Method,
-    /// See [`method`].
-    overridden: Option<String>,
-    uri: Uri,
-    headers: HeaderMap,
-    content_type: Option<Vec<u8>>,
-    body: Bytes,
-}
-
-impl Asked {
-    fn new(route: &Route, parts: &Parts, key: &Key, body: Bytes) -> Self {
-        let mut headers = HeaderMap::new();
-        let counted = &route.policy.fingerprint().rules().headers;
-        for name in counted.iter().filter_map(|name| name.parse().ok()) {
-            let name: HeaderName = name;
-            for value in parts.headers.get_all(&name) {
-                headers.append(name.clone(), value.clone());
-            }
-        }
-        Self {
-            key: route.dialect.names_key.then(|| key.clone()),
-            compare: route.compare,
-            method: parts.method.clone(),
-            overridden: method(parts),
-            uri: parts.uri.clone(),
-            headers,
-            content_type: content_type(parts).map(Cow::into_owned),
-            body,
-        }
-    }
-
-    /// Hands over the payload as far as it counts.
-    pub(crate) fn with_payload<T>(&self, use_it: impl FnOnce(&Payload<'_>) -> T) -> T {
-        let lines = self
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let lines: Vec<_> = lines.collect();
-        let method = self.overridden.as_deref();
-        let payload = Payload {
-            method: method.unwrap_or(self.method.as_str()),
-            path: self.uri.path(),
-            query: self.uri.query(),
-            headers: &lines,
-            content_type: self.content_type.as_deref(),
-            body: &self.body,
-        };
-        use_it(&counted(self.compare, payload))
-    }
 }
