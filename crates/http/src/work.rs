@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, response};
 use http_body::Body as HttpBody;
 use onlyonce_core::{Key, RecordId, TombstoneReason, UnknownReason, Upstream};
 use onlyonce_engine::{Finished, Outcome, Runtime};
@@ -62,6 +62,10 @@ impl<S: Store, R: Runtime, I> Work<S, R, I> {
         let _ = began.set(*execution.id());
         let (method, attempt) = (parts.method.clone(), execution.attempt());
         let execution = Execution::new(key, execution);
+        if matches!(route.policy.upstream(), Upstream::Dedupes { .. }) {
+            // It knows a key by its bytes, and the next attempt may spell them otherwise.
+            route.key.spell(execution.key(), &mut parts.headers);
+        }
         if let Some(forward) = &route.forward_key {
             forward.put(&execution, &mut parts.headers);
         }
@@ -166,7 +170,7 @@ where
     }
     let too_large = Outcome::NotReplayable(TombstoneReason::TooLarge);
     let (outcome, response) = match collect(body, route.response.body_bytes_max, |_| true).await {
-        Ok(Collected::Whole(body, trailers)) if is_whole(method, &head.headers, body.len()) => {
+        Ok(Collected::Whole(body, trailers)) if is_whole(method, &head, body.len()) => {
             let stored = route.response.store(&head, body.clone(), trailers.as_ref());
             let outcome = stored.map_or(too_large, Outcome::Completed);
             (
@@ -194,12 +198,12 @@ where
 
 /// Whether a body is as long as its head announced. A shorter one ended early, whatever its end
 /// looked like.
-fn is_whole(method: &Method, head: &HeaderMap, body_bytes: usize) -> bool {
-    let announced = head.get(header::CONTENT_LENGTH).map(HeaderValue::to_str);
-    match announced {
-        Some(length) if *method != Method::HEAD => {
-            length.is_ok_and(|length| length.parse() == Ok(body_bytes))
-        }
+fn is_whole(method: &Method, head: &response::Parts, body_bytes: usize) -> bool {
+    // These have none, whatever their heads say (RFC 9112, 6.3).
+    let has_body = *method != Method::HEAD && head.status != StatusCode::NO_CONTENT;
+    let announced = head.headers.get(header::CONTENT_LENGTH);
+    match announced.map(HeaderValue::to_str) {
+        Some(length) if has_body => length.is_ok_and(|length| length.parse() == Ok(body_bytes)),
         Some(_) | None => true,
     }
 }

@@ -7,11 +7,12 @@
 )]
 
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use onlyonce_core::{Policy, Upstream};
 use onlyonce_engine::EngineConfig;
 use onlyonce_http::{Config, Execution, Settle, Statuses};
@@ -318,4 +319,50 @@ async fn a_conflict_of_a_repeated_attempt_is_not_its_outcome() {
         assert_eq!(answer.is_replay(), number == 3);
     }
     assert_eq!(runs.count(), 3);
+}
+
+/// To the layer `"k"` and `k` are one key; a service that recognises keys may take them for two, and
+/// charge again.
+#[tokio::test]
+async fn every_attempt_spells_the_key_alike() {
+    let dedupes = Upstream::Dedupes { reexecute: true };
+    for (spellings, sent) in [
+        (["\"k\"", "k", "\"k\";x=1", "\"k\""], "k"),
+        (["\"a,b\"", " \"a,b\" ", "\"a,b\"; y", "\"a,b\""], "\"a,b\""),
+    ] {
+        let runs = Runs::default();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (counted, noted) = (runs.clone(), Arc::clone(&seen));
+        let router = Router::new().fallback(async move |headers: HeaderMap| {
+            noted
+                .lock()
+                .unwrap()
+                .push(headers["idempotency-key"].clone());
+            match counted.next() {
+                3 => StatusCode::CREATED.into_response(),
+                _ => StatusCode::GATEWAY_TIMEOUT.into_response(),
+            }
+        });
+        let config = config(|route| {
+            route.policy = Policy::builder().upstream(dedupes).build().unwrap();
+        });
+        let router = guard(router, config).await;
+        for (spelling, status) in spellings.into_iter().zip([504, 504, 201, 201]) {
+            let answer = ask(&router, with(post("k"), "idempotency-key", spelling)).await;
+            assert_eq!(answer.status, status, "{spelling}");
+        }
+        assert_eq!(*seen.lock().unwrap(), [sent; 3]);
+    }
+}
+
+/// A service that knows nothing of keys gets what its client sent.
+#[tokio::test]
+async fn a_key_that_nobody_recognises_passes_as_it_is() {
+    let router = Router::new().fallback(async |headers: HeaderMap| {
+        let key = headers["idempotency-key"].to_str().unwrap().to_owned();
+        (StatusCode::CREATED, key)
+    });
+    let router = guard(router, config(|_| {})).await;
+    let answer = ask(&router, with(post("k"), "idempotency-key", "\"k\";x=1")).await;
+    answer.assert_is(201, "\"k\";x=1");
 }

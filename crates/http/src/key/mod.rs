@@ -7,8 +7,10 @@
 mod pattern;
 mod source;
 
-use http::HeaderName;
+use std::borrow::Cow;
+
 use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use onlyonce_core::json::Pointer;
 use onlyonce_core::key::KeyError;
 use onlyonce_core::{Key, KeyLimits};
@@ -82,6 +84,22 @@ pub enum KeySyntax {
     Structured,
 }
 
+impl KeySyntax {
+    /// A key as it is written where it may be written in several ways: bare, if it can be.
+    fn spelled(self, key: &str) -> Cow<'_, str> {
+        let is_bare = match self {
+            Self::Either => !key.contains(['"', ',', ';']),
+            Self::Bare => true,
+            Self::Structured => false,
+        };
+        if is_bare {
+            return Cow::Borrowed(key);
+        }
+        let escaped = key.replace('\\', "\\\\").replace('"', "\\\"");
+        Cow::Owned(format!("\"{escaped}\""))
+    }
+}
+
 /// Why a request has no key that can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyFault(pub(crate) String);
@@ -108,6 +126,18 @@ impl KeyRule {
     #[must_use]
     pub fn reads_body(&self) -> bool {
         self.sources.iter().any(|source| source.place.is_in_body())
+    }
+
+    /// Spells the key in one way, in every header where it may be: as on any other attempt, however
+    /// the client has written it this time.
+    pub(crate) fn spell(&self, key: &Key, headers: &mut HeaderMap) {
+        for source in &self.sources {
+            if let KeyPlace::Header { name, syntax } = &source.place
+                && let Ok(value) = HeaderValue::from_str(&syntax.spelled(key.as_str()))
+            {
+                headers.insert(name.clone(), value);
+            }
+        }
     }
 
     /// The request's key, as far as head and body say. Without a body the head alone is asked.
