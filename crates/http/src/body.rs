@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use futures_util::future::select;
+use http::request::Parts;
+use http::{HeaderMap, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use onlyonce_engine::Runtime;
 use onlyonce_store::Store;
@@ -204,6 +206,78 @@ impl<S: Store, R: Runtime> Guard<S, R> {
     }
 }
 
+/// How much of a refused request is still read, and for how long.
+const HEARD_BYTES_MAX: usize = 64 * 1024;
+const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
+
+impl<S: Store, R: Runtime> Guard<S, R> {
+    /// Goes on reading a small request that is refused, while its client is answered. A connection that
+    /// is closed while somebody still sends takes the refusal along, and many never see why.
+    pub(crate) fn hear_out<B>(&self, request: &Parts, body: B)
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    {
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        // Whoever asks before sending is told to send by the first who reads.
+        let asks_first = request.headers.contains_key(header::EXPECT);
+        if body.is_end_stream() || announced > HEARD_BYTES_MAX || asks_first {
+            return;
+        }
+        let engine = self.engine.clone();
+        self.engine.spawn(async move {
+            select(pin!(drain(body)), pin!(engine.sleep(HEARD_TIME_MAX))).await;
+        });
+    }
+}
+
+async fn drain<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) {
+    let mut heard = 0_usize;
+    while let Some(Ok(frame)) = next_frame(&mut body).await {
+        heard += frame.data_ref().map_or(0, Bytes::len);
+        if heard > HEARD_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+/// Smaller pieces are copied together. A piece is a part of the buffer that it was read into, and keeps
+/// all of it: a body that comes byte by byte would take forty times the memory that it has bytes.
+const PIECE_BYTES_MIN: usize = 4 * 1024;
+
+/// The pieces of a body, in order.
+#[derive(Default)]
+struct Pieces {
+    whole: VecDeque<Bytes>,
+    /// Of small ones.
+    last: BytesMut,
+    bytes: usize,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        self.bytes = self.bytes.saturating_add(piece.len());
+        // Most bodies are one piece, which nobody copies.
+        let is_first = self.whole.is_empty();
+        if piece.len() >= PIECE_BYTES_MIN || is_first {
+            self.end_last();
+            self.whole.push_back(piece);
+        } else {
+            self.last.extend_from_slice(&piece);
+        }
+    }
+
+    fn end_last(&mut self) {
+        if !self.last.is_empty() {
+            self.whole.push_back(self.last.split().freeze());
+        }
+    }
+
+    fn all(mut self) -> VecDeque<Bytes> {
+        self.end_last();
+        self.whole
+    }
+}
+
 /// Reads a body, but not more than `bytes_max`, and no more than `has_room` allows. A body that
 /// announces too much is not read at all.
 pub(crate) async fn collect<B>(
@@ -215,26 +289,26 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
 {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let (mut read, mut length, mut trailers) = (VecDeque::new(), 0_usize, None);
+    let (mut read, mut trailers) = (Pieces::default(), None);
     if announced > bytes_max {
-        return Ok(Collected::TooLarge(read, body));
+        return Ok(Collected::TooLarge(VecDeque::new(), body));
     }
     while let Some(frame) = next_frame(&mut body).await {
         match frame?.into_data() {
             Ok(data) => {
-                length = length.saturating_add(data.len());
-                read.push_back(data);
-                if length > bytes_max {
-                    return Ok(Collected::TooLarge(read, body));
+                read.push(data);
+                if read.bytes > bytes_max {
+                    return Ok(Collected::TooLarge(read.all(), body));
                 }
-                if !has_room(length) {
-                    return Ok(Collected::NoRoom(read, body));
+                if !has_room(read.bytes) {
+                    return Ok(Collected::NoRoom(read.all(), body));
                 }
             }
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    Ok(Collected::Whole(join(read, length), trailers))
+    let bytes = read.bytes;
+    Ok(Collected::Whole(join(read.all(), bytes), trailers))
 }
 
 async fn next_frame<B: HttpBody + Unpin>(body: &mut B) -> Option<Result<Frame<B::Data>, B::Error>> {
@@ -257,5 +331,47 @@ fn join(mut read: VecDeque<Bytes>, length: usize) -> Bytes {
 impl<B> From<Bytes> for Body<B> {
     fn from(data: Bytes) -> Self {
         Self::whole(data, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(sizes: impl IntoIterator<Item = usize>) -> VecDeque<Bytes> {
+        let (mut pieces, mut next) = (Pieces::default(), 0_u8);
+        for size in sizes {
+            let piece: Vec<u8> = (0..size)
+                .map(|_| {
+                    next = next.wrapping_add(1);
+                    next
+                })
+                .collect();
+            pieces.push(piece.into());
+        }
+        pieces.all()
+    }
+
+    fn numbered(bytes: usize) -> Vec<u8> {
+        (1..=bytes)
+            .map(|at| u8::try_from(at % 256).unwrap_or_default())
+            .collect()
+    }
+
+    /// Whoever sends a body byte by byte must not get forty times its memory for it.
+    #[test]
+    fn many_small_pieces_are_kept_as_few() {
+        for (sizes, kept) in [
+            (vec![1; 100_000], 2),
+            (vec![PIECE_BYTES_MIN; 5], 5),
+            (vec![10, 1, PIECE_BYTES_MIN, 1, 1, PIECE_BYTES_MIN, 1], 6),
+            (vec![75], 1),
+            (vec![], 0),
+        ] {
+            let bytes = sizes.iter().sum();
+            let pieces = pieces(sizes);
+            assert_eq!(pieces.len(), kept);
+            assert_eq!(join(pieces, bytes), numbered(bytes));
+        }
     }
 }

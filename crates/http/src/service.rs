@@ -107,7 +107,10 @@ impl<S: Store, R: Runtime> Guard<S, R> {
             key = match self.key(&route, &parts, None) {
                 Ok(Some(key)) => Some(key),
                 Ok(None) => return self.pass(inner, &route, parts, Body::streaming(body)).await,
-                Err(problem) => return Ok(self.refuse(&route, &problem)),
+                Err(problem) => {
+                    self.hear_out(&parts, body);
+                    return Ok(self.refuse(&route, &problem));
+                }
             };
         }
         let (principal, content) = match self.admit(&route, &parts, body).await {
@@ -180,12 +183,16 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         body: B,
     ) -> Result<(Principal, Content), Problem>
     where
-        B: HttpBody<Data = Bytes> + Unpin,
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        let principal = self.principal(route, parts);
-        let principal =
-            principal.map_err(|error| self.problem(Code::PrincipalRequired, error.to_string()))?;
+        let principal = match self.principal(route, parts) {
+            Ok(principal) => principal,
+            Err(error) => {
+                self.hear_out(parts, body);
+                return Err(self.problem(Code::PrincipalRequired, error.to_string()));
+            }
+        };
         let mut room = self.rooms.one();
         match self.read(body, route.body_bytes_max, &mut room).await {
             Ok(Collected::Whole(data, trailers)) => Ok((

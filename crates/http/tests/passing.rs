@@ -7,6 +7,7 @@
 )]
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -161,4 +162,35 @@ async fn a_write_to_no_path_is_guarded_where_everything_is() {
         let answer = raw("/{*all}", method, "api.test:80").await;
         answer.assert_is(201, "unguarded");
     }
+}
+
+/// A connection that is closed while its client still sends takes the refusal along.
+#[tokio::test]
+async fn a_small_request_that_is_refused_is_heard_out() {
+    let router = guard(Runs::default().created(), config(|_| {})).await;
+    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let refused = without(post_body("k", Body::new(body)), "idempotency-key");
+    let sending = async {
+        for _ in 0..8 {
+            sender.send_data(Bytes::from_static(b"{}")).await.unwrap();
+        }
+        drop(sender);
+    };
+    let (answer, ()) = tokio::join!(ask(&router, refused), sending);
+    answer.assert_problem(400, "idempotency_key_required");
+}
+
+/// It is answered at once, and nobody listens to it for ever.
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_that_does_not_end_is_not_waited_for() {
+    let router = guard(Runs::default().created(), config(|_| {})).await;
+    let (mut silent, body) = Channel::<Bytes, BoxError>::new(1);
+    let refused = without(post_body("k", Body::new(body)), "idempotency-key");
+    let began = tokio::time::Instant::now();
+    let answer = ask(&router, refused).await;
+    answer.assert_problem(400, "idempotency_key_required");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    // The clock goes on as soon as all there is to do is to wait.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(silent.send_data(Bytes::from_static(b"{}")).await.is_err());
 }

@@ -226,3 +226,31 @@ async fn a_torn_answer_is_unknown_and_never_run_again() {
         assert_eq!(runs.count(), before + 1);
     }
 }
+
+/// 204 has no body, whatever its head announces; it is complete when its head is there.
+#[tokio::test]
+async fn an_answer_without_content_is_stored_whatever_length_it_claims() {
+    let router = Runs::default().router(|_| {
+        let length = [(http::header::CONTENT_LENGTH, "5")];
+        (StatusCode::NO_CONTENT, length, Body::empty()).into_response()
+    });
+    let router = guard(router, config(|_| {})).await;
+    assert_eq!(ask(&router, post("k")).await.status, 204);
+    let retry = ask(&router, post("k")).await;
+    assert_eq!((retry.status, retry.is_replay()), (204, true));
+}
+
+/// A compressed body whose encoding nobody names cannot be read.
+#[tokio::test]
+async fn the_encoding_of_a_body_is_kept_also_where_only_other_headers_are() {
+    let router = Runs::default().router(|_| {
+        let lines = [("content-encoding", "gzip"), ("x-a", "1"), ("x-b", "2")];
+        (StatusCode::CREATED, lines, "not really").into_response()
+    });
+    let config = config(|route| route.response.allow = vec![HeaderName::from_static("x-a")]);
+    let router = guard(router, config).await;
+    ask(&router, post("k")).await;
+    let retry = ask(&router, post("k")).await;
+    let headers = ["content-encoding", "x-a", "x-b"].map(|name| retry.header(name));
+    assert_eq!(headers, ["gzip", "1", ""]);
+}
