@@ -46,7 +46,7 @@ impl Seen<'_> {
         let lines = self
             .headers
             .iter()
-            .map(|(name, value)| (name.as_str(), value.as_bytes()));
+            .map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii()));
         let lines: Vec<_> = lines.collect();
         let whole = Payload {
             method: self.method,

@@ -1,10 +1,12 @@
 //! The host that a client asked for, where it is part of a key's scope.
 
-use http::header;
 use http::request::Parts;
 use http::uri::Authority;
+use http::{HeaderName, header};
 
 use crate::Route;
+
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The host in lower case and without its port; nothing where it does not count, or none is known.
 pub(crate) fn counted(route: &Route, parts: &Parts) -> String {
@@ -12,18 +14,45 @@ pub(crate) fn counted(route: &Route, parts: &Parts) -> String {
         return String::new();
     }
     // What stands in the target beats the header, also for whoever answers (RFC 9112, 3.2.2).
-    if let Some(host) = parts.uri.host() {
-        return host.to_ascii_lowercase();
+    let asked = match parts.uri.host() {
+        Some(host) => host.to_ascii_lowercase(),
+        None => named(parts, &header::HOST),
+    };
+    // Behind a proxy that asks for a host of its own these say which one the client asked for, and
+    // the service may go by them. Without them the host is what it was before they counted.
+    let told = [named(parts, &FORWARDED_HOST), forwarded_hosts(parts)];
+    let told = told
+        .iter()
+        .filter(|told| !told.is_empty() && **told != asked);
+    told.fold(asked.clone(), |hosts, told| format!("{hosts} for {told}"))
+}
+
+/// The hosts in all lines of a header. One that cannot be read, and several, are as they are: no
+/// other request's.
+fn named(parts: &Parts, header: &HeaderName) -> String {
+    let lines = parts.headers.get_all(header).iter();
+    let hosts: Vec<_> = lines.map(|line| host(line.as_bytes())).collect();
+    hosts.join(", ")
+}
+
+/// The same for `Forwarded: for=…;host=…`, of whichever proxies say so.
+fn forwarded_hosts(parts: &Parts) -> String {
+    let lines = parts.headers.get_all(header::FORWARDED).iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| matches!(byte, b',' | b';')));
+    let hosts = pairs.filter_map(|pair| {
+        let (name, value) = pair.trim_ascii().split_at_checked(b"host=".len())?;
+        let value = value.strip_prefix(b"\"").unwrap_or(value);
+        let value = value.strip_suffix(b"\"").unwrap_or(value);
+        name.eq_ignore_ascii_case(b"host=").then(|| host(value))
+    });
+    hosts.collect::<Vec<_>>().join(", ")
+}
+
+fn host(text: &[u8]) -> String {
+    match Authority::try_from(text) {
+        Ok(authority) => authority.host().to_ascii_lowercase(),
+        Err(_) => text.escape_ascii().to_string(),
     }
-    let lines = parts.headers.get_all(header::HOST).iter();
-    // A host that cannot be read, and two of them, are as they are: no other request's.
-    let text: Vec<_> = lines
-        .map(|line| match Authority::try_from(line.as_bytes()) {
-            Ok(authority) => authority.host().to_ascii_lowercase(),
-            Err(_) => line.as_bytes().escape_ascii().to_string(),
-        })
-        .collect();
-    text.join(", ")
 }
 
 #[cfg(test)]
@@ -61,6 +90,45 @@ mod tests {
         }
         assert_eq!(of("/", &["[::1]:80"], true), "[::1]");
         assert_eq!(of("/", &[], true), "");
+    }
+
+    fn told(lines: &[(&str, &str)]) -> String {
+        let scope = ScopeParts {
+            host: true,
+            ..ScopeParts::default()
+        };
+        let mut route = Route::new(RouteName::default(), [Method::GET], Pattern::any());
+        route.policy = Policy::builder().scope(scope).build().unwrap();
+        let request = Request::get("/").header(header::HOST, "inner.example");
+        let request = lines.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        counted(&route, &request.body(()).unwrap().into_parts().0)
+    }
+
+    /// A proxy in front may ask for one host, whatever its clients asked for, and say which it was. An
+    /// API that goes by that must not have one tenant's answer shown to another.
+    #[test]
+    fn the_host_that_a_proxy_tells_counts_too() {
+        let (a, b) = ("a.example", "b.example");
+        for name in ["x-forwarded-host", "X-Forwarded-Host"] {
+            assert_ne!(told(&[(name, a)]), told(&[(name, b)]));
+            assert_eq!(told(&[(name, a)]), told(&[(name, "A.Example:443")]));
+        }
+        let forwarded = |host: &str| told(&[("forwarded", &format!("for=192.0.2.1;Host={host}"))]);
+        assert_ne!(forwarded(a), forwarded(b));
+        assert_eq!(forwarded(a), forwarded("\"a.example:8443\""));
+        assert_ne!(told(&[("x-forwarded-host", a)]), told(&[]));
+    }
+
+    /// Keys of deployments whose proxies keep the host stay what they are.
+    #[test]
+    fn a_proxy_that_tells_the_same_host_changes_nothing() {
+        let same = [
+            ("x-forwarded-host", "inner.example"),
+            ("forwarded", "for=192.0.2.1;host=inner.example;proto=https"),
+        ];
+        assert_eq!(told(&same), "inner.example");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct ResponsePolicy {
     /// The largest body that is stored. A larger one reaches its caller and leaves a tombstone.
     /// Default: 1 MiB.
     pub body_bytes_max: usize,
-    /// If not empty, only these headers are stored.
+    /// If not empty, only these headers are stored, and `Content-Encoding`.
     pub allow: Vec<HeaderName>,
     /// Headers that are never stored.
     pub deny: Vec<HeaderName>,
@@ -61,6 +61,9 @@ const NEVER_STORED: [HeaderName; 14] = [
     REPLAYED,
     HeaderName::from_static(TRACE),
 ];
+
+/// Kept also where only others are named: without it nobody can read the body.
+const NEEDED: HeaderName = header::CONTENT_ENCODING;
 
 impl ResponsePolicy {
     /// The response as it is stored; `None` when its header lines are too large for that.
@@ -111,7 +114,7 @@ impl ResponsePolicy {
     fn keeps(&self, name: &HeaderName) -> bool {
         !NEVER_STORED.contains(name)
             && (self.cookies || name != header::SET_COOKIE)
-            && (self.allow.is_empty() || self.allow.contains(name))
+            && (self.allow.is_empty() || self.allow.contains(name) || *name == NEEDED)
             && !self.deny.contains(name)
     }
 }
