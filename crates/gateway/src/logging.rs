@@ -28,6 +28,9 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colours)
+        // A line that cannot be written is lost. To say so on standard error, where it could not be
+        // written, would panic, wherever the line was: in an execution, or in the store's writer.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let started = match format {
         LogFormat::Text => builder

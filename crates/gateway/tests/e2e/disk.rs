@@ -5,7 +5,9 @@ use std::process::Command;
 
 use onlyonce_conformance::http_suite::{Upstream, same, serve};
 
-use crate::kit::{Call, STORE_UNAVAILABLE, Setup, Stage, UNKNOWN, send_to, try_connect};
+use crate::kit::{
+    Call, STORE_UNAVAILABLE, Setup, Stage, UNKNOWN, UNREACHABLE, send_to, try_connect,
+};
 
 const SHORT_LEASE: &str = "lease = \"1s\"\n[engine]\nsweep_every = \"100ms\"\nstore_timeout = \"300ms\"\nsettle_patience = \"500ms\"";
 
@@ -296,4 +298,25 @@ async fn on_a_full_disk_nothing_runs_and_replays_are_served() {
     stage.gateway.signal("KILL").await;
     stage.gateway.ended().await;
     stage.finish();
+}
+
+/// The log may be on a disk that is full, or be read by a program that has ended. A line that cannot
+/// be written must cost no more than the line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_written_changes_nothing() {
+    let nobody = tokio::net::TcpSocket::new_v4().expect("a socket");
+    nobody
+        .bind("127.0.0.1:0".parse().expect("an address"))
+        .expect("a port");
+    let address = nobody.local_addr().expect("an address");
+    let unwritable = ["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"];
+    let config = "[log]\nlevel = \"debug\"";
+    let setup = Setup::new(address).config(config).under(&unwritable);
+    let mut gateway = setup.start().await;
+    for _ in 0..2 {
+        let refused = send_to(gateway.address, &Call::payment("k")).await;
+        refused.assert_problem(503, UNREACHABLE);
+    }
+    gateway.signal("TERM").await;
+    assert!(gateway.ended().await.success());
 }
