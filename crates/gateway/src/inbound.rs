@@ -48,6 +48,8 @@ pub(crate) struct Talk {
     /// Whether the connection speaks another protocol by now.
     switched: AtomicBool,
     flooded: AtomicBool,
+    /// Whether the client is to be told that the connection ends.
+    is_over: AtomicBool,
     /// Since when each answer waits for its client, told apart by numbers.
     waits: Mutex<BTreeSet<(Instant, u64)>>,
     next_wait: AtomicU64,
@@ -63,6 +65,7 @@ impl Talk {
             last_end_ms: AtomicU64::new(0),
             switched: AtomicBool::new(false),
             flooded: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             waits: Mutex::default(),
             next_wait: AtomicU64::new(0),
         })
@@ -104,6 +107,11 @@ impl Talk {
     /// Whether any request has come.
     pub(crate) fn was_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the client is to be told that the connection ends: it has had no request for too long.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// Whether the client has taken back too many requests.
@@ -291,6 +299,8 @@ enum Awaited {
     Head,
     Request,
     Taking,
+    /// The next request of a client that can be told that there will be none.
+    Stream,
 }
 
 /// A connection from a client.
@@ -378,8 +388,18 @@ impl<I> Inbound<I> {
                 Some((began + self.patience.head, Awaited::Head))
             }
             Phase::Between => Some((quiet_since + self.patience.idle, Awaited::Request)),
-            Phase::Body | Phase::Over => None,
+            Phase::Body => None,
+            // HTTP/2, whose clients answer pings for as long as they like.
+            Phase::Over => Some(self.last_call(quiet_since + self.patience.idle)),
         }
+    }
+
+    /// A client that was told has as long as for a head to end the connection by itself.
+    fn last_call(&self, end: Instant) -> (Instant, Awaited) {
+        if self.talk.is_over() {
+            return (end + self.patience.head, Awaited::Request);
+        }
+        (end, Awaited::Stream)
     }
 
     /// Waits for the deadline. The end of a connection that nobody uses is an end; a head or a client
@@ -405,6 +425,12 @@ impl<I> Inbound<I> {
                 Awaited::Head => Err(late("the head did not come in time")),
                 Awaited::Taking => Err(late(NOT_TAKEN)),
                 Awaited::Request => Ok(()),
+                Awaited::Stream => {
+                    self.talk.is_over.store(true, Ordering::Relaxed);
+                    // Whoever polls this looks, and tells the client.
+                    context.waker().wake_by_ref();
+                    continue;
+                }
             });
         }
     }

@@ -249,10 +249,14 @@ async fn converse<I, F, Fut, B>(
         // less than it takes to listen again at every byte that comes.
         if !is_ending && (!listens || told.has_changed().unwrap_or(true)) {
             listens = true;
-            if stopping.as_mut().poll(context).is_ready() {
-                is_ending = true;
+            is_ending = stopping.as_mut().poll(context).is_ready();
+            if is_ending {
                 connection.as_mut().graceful_shutdown();
             }
+        }
+        if !is_ending && talk.is_over() {
+            is_ending = true;
+            connection.as_mut().graceful_shutdown();
         }
         connection.as_mut().poll(context)
     });

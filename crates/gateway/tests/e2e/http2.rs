@@ -114,6 +114,26 @@ async fn a_stream_that_is_reset_cancels_nothing() {
     stage.finish();
 }
 
+/// Pings are answered by whoever has a socket. A connection that asks for nothing must not keep its
+/// place for that, and one that waits for its answer must.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_without_requests_ends_however_well_it_answers_pings() {
+    let stage = Stage::with("[limits]\nidle_timeout = \"300ms\"").await;
+    let (waiting, idle) = (client(&stage).await, client(&stage).await);
+    let held = Call::payment("held").header("x-test-hold", "gate");
+    let asking = waiting.clone();
+    let answer = tokio::spawn(async move { ask(&asking, &held).await });
+    stage.upstream.arrived("gate").await;
+    for key in ["a", "b"] {
+        ask(&idle, &Call::payment(key)).await.assert_executed(201);
+    }
+    until(|| idle.is_closed().then_some(())).await;
+    assert!(!waiting.is_closed());
+    stage.upstream.open("gate");
+    answer.await.expect("an answer").assert_executed(201);
+    stage.finish();
+}
+
 type Flood = h2::client::SendRequest<Bytes>;
 
 /// A connection for a flood of requests.
