@@ -161,6 +161,20 @@ impl Rewriting {
     }
 }
 
+/// Asks for this host instead of the one that a request was rewritten to.
+pub(crate) fn rename<B>(request: &mut Request<B>, host: &Authority) {
+    if request.uri().authority().is_none() {
+        if let Ok(host) = HeaderValue::from_str(host.as_str()) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        return;
+    }
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.authority = Some(host.clone());
+    // Of parts that were a target before, with another host.
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+}
+
 /// Makes one line of several `Cookie` lines, which HTTP/2 clients send and HTTP/1 does not know.
 fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<_> = headers.get_all(header::COOKIE).iter().collect();

@@ -20,7 +20,7 @@ use tower_service::Service;
 
 use crate::admin::{Side, Watching};
 use crate::auth_check::AuthCheck;
-use crate::config::{Config, StoreUrl};
+use crate::config::{Config, HostRule, StoreUrl};
 use crate::forward::{Rewriting, strip_named};
 use crate::listener::{Listener, ListenerLimits};
 use crate::logging::LogObserver;
@@ -321,7 +321,9 @@ fn upstream(config: &Config) -> Result<Upstream, String> {
         })
         .transpose()
         .map_err(|error| error.to_string())?;
+    let has_names = settings.host == HostRule::Rewrite && settings.urls.len() > 1;
     let connectors = settings.urls.iter().map(|url| Connector {
+        name: has_names.then(|| url.authority.clone()),
         host: url.host().to_owned(),
         port: url.port(),
         tls: tls.clone().filter(|_| url.https),

@@ -185,6 +185,7 @@ impl Probe {
         }
         let tls = https.then(|| tls::client("ca_file", probe.ca_file.as_deref(), false));
         let connector = Connector {
+            name: None,
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(if https { 443 } else { 80 }),
             tls: tls.transpose().map_err(|error| wrong(&error))?,

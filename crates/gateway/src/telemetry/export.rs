@@ -63,6 +63,7 @@ impl Exporter {
             .transpose()
             .map_err(|error| error.to_string())?;
         let connector = Connector {
+            name: None,
             host: endpoint.host().to_owned(),
             port: endpoint.port(),
             tls,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::Authority;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
@@ -26,6 +27,8 @@ pub(crate) struct Connector {
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     pub(crate) http2: bool,
     pub(crate) timeout: Duration,
+    /// What requests call this address, where each has a name of its own.
+    pub(crate) name: Option<Authority>,
 }
 
 impl Connector {

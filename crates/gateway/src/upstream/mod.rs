@@ -31,6 +31,7 @@ use failure::Sent;
 use io::Written;
 use pool::{Lease, Pool};
 
+use crate::forward::rename;
 use crate::workers;
 
 /// How often an upload is looked at within the time for an answer: how precise that time is.
@@ -244,6 +245,9 @@ impl Upstream {
             let none = Failure::NeverSent("there is no pool of connections".into());
             return Err((none, Some(request)));
         };
+        if let Some(name) = &address.connector.name {
+            rename(&mut request, name);
+        }
         // A pooled connection may turn out closed before anything was sent on it.
         while let Some(lease) = pool.take().await {
             match self.send_on(lease, request, handed).await {

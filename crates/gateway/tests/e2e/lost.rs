@@ -210,6 +210,22 @@ async fn a_dripping_upstream_is_cut_off_by_the_total_timeout() {
     assert_eq!(upstream.seen.count("drip"), 1);
 }
 
+/// Each address has a name of its own, and a server of several hosts goes by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_address_is_called_by_its_own_name() {
+    let (_socket, down) = nobody();
+    let upstream = Scripted::start(answering).await;
+    let setup = Setup::new(down).also(upstream.address);
+    let gateway = setup.config("[upstream]\nhost = \"rewrite\"").start().await;
+    for number in 0..4 {
+        send_to(gateway.address, &Call::payment(&format!("k{number}"))).await;
+    }
+    let own = upstream.address.to_string();
+    let seen = upstream.seen.all();
+    let hosts: Vec<_> = seen.iter().map(|request| request.header("host")).collect();
+    assert_eq!(hosts, [&own; 4]);
+}
+
 /// Servers close idle connections all the time. A request that finds its pooled connection
 /// closed has not been sent, and goes out on a new one.
 #[tokio::test(flavor = "multi_thread")]
