@@ -16,6 +16,7 @@ use onlyonce_core::{
 use onlyonce_store::{Row, Store, StoreError, Swap, Version};
 
 use crate::engine::Inner;
+use crate::run::is_forgotten;
 use crate::{EngineError, Event, Runtime, StoreOperation};
 
 /// What a command came to.
@@ -58,7 +59,8 @@ pub(crate) enum Start {
     Seen(Option<Row>),
     /// The same, and this was decided about it at that moment.
     Decided(Option<Row>, Decision, Next),
-    /// This row was there a moment ago, and without a row there is nothing to decide.
+    /// This row was there a moment ago. Without a row, or with one on which a claim would begin a new
+    /// life, there is nothing to decide.
     Existing(Row),
 }
 
@@ -119,12 +121,13 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             if let Some(tried) = done.filter(|tried| tried.is_there(seen.as_ref())) {
                 return Ok(Applied::new(tried.decision, seen));
             }
-            if needs_row && seen.is_none() {
+            let now = self.now();
+            if needs_row && seen.as_ref().is_none_or(|row| is_forgotten(row, now)) {
                 break;
             }
             let (decision, next) = decided
                 .take()
-                .unwrap_or_else(|| self.decide(command, seen.as_ref()));
+                .unwrap_or_else(|| self.decide_at(command, seen.as_ref(), now));
             let next = match next {
                 Next::Keep => {
                     // Refused as the key is now, which may be what this very decision made of it.
@@ -196,13 +199,18 @@ impl<S: Store, R: Runtime> Inner<S, R> {
 
     /// What the rules say about a row, now.
     pub(crate) fn decide(&self, command: &Command, row: Option<&Row>) -> (Decision, Next) {
+        self.decide_at(command, row, self.now())
+    }
+
+    /// The same, at a time of the caller's.
+    pub(crate) fn decide_at(
+        &self,
+        command: &Command,
+        row: Option<&Row>,
+        now: Timestamp,
+    ) -> (Decision, Next) {
         let record = row.map(|row| &*row.record);
-        step(
-            self.policy_for(command, record),
-            record,
-            command,
-            self.now(),
-        )
+        step(self.policy_for(command, record), record, command, now)
     }
 
     pub(crate) async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use futures_util::future::select;
 use onlyonce_core::{
     Claim, Command, Decision, Fence, FieldDigests, Fingerprint, Next, PrincipalDigest, RecordId,
-    Response, RouteName, State,
+    Response, RouteName, State, Timestamp,
 };
-use onlyonce_store::{Row, Store, StoreError};
+use onlyonce_store::{Row, Store, StoreError, Swap};
 
 use crate::apply::{Applied, Start};
 use crate::engine::Inner;
@@ -71,7 +71,7 @@ impl<S: Store, R: Runtime> Engine<S, R> {
         async move {
             let answer = match self.inner.locate(&mut located).await {
                 Ok(()) => self.inner.ask_and_wait(&located).await,
-                Err(error) => Err(error.into()),
+                Err(error) => Err(error),
             };
             match answer {
                 Ok(Answer::Execute(granted, slot)) => self.inner.execute(granted, slot, work).await,
@@ -140,27 +140,50 @@ impl Answer {
 
 impl<S: Store, R: Runtime> Inner<S, R> {
     /// A key claimed under the previous secret stays under it until it is forgotten.
-    async fn locate(&self, located: &mut Located) -> Result<(), StoreError> {
-        if let Some(previous) = located.request.previous.take() {
-            // A row there that cannot be read must not be passed over, so its error ends this.
-            let row = self.load(&previous.id).await?;
-            if row.is_some_and(|row| !self.is_forgotten(&row)) {
-                located.request.identity = previous;
-                located.is_previous = true;
-            }
+    async fn locate(&self, located: &mut Located) -> Result<(), EngineError> {
+        if let Some(previous) = located.request.previous.take()
+            && self.lives_under(&previous.id).await?
+        {
+            located.request.identity = previous;
+            located.is_previous = true;
         }
         Ok(())
     }
 
-    /// Whether a claim on this row would begin a new life.
-    fn is_forgotten(&self, row: &Row) -> bool {
-        match row.record.state {
-            State::Completed { expires_at, .. } | State::Released { expires_at } => {
-                expires_at.has_passed(self.now())
+    /// Whether a key lives under its previous id. If not, nothing can bring it to life there any
+    /// more: a claim that was on its way there when the key was forgotten would win otherwise, and
+    /// execute beside a life under the new id.
+    async fn lives_under(&self, previous: &RecordId) -> Result<bool, EngineError> {
+        // A row there that cannot be read must not be passed over, so its error ends this.
+        let mut seen = self.load(previous).await?;
+        let mut unsure = None;
+        for _ in 0..self.config.rounds_max {
+            let Some(row) = seen else {
+                return Ok(false);
+            };
+            let now = self.now();
+            if !is_forgotten(&row, now) {
+                return Ok(true);
             }
-            State::Expired { .. } => true,
-            State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => false,
+            let next = match self.decide_at(&Command::Sweep, Some(&row), now) {
+                (_, Next::Remove) => None,
+                (_, Next::Put(expired)) => Some(expired),
+                // Kept for audit, and never claimed there: see `apply_until`.
+                (_, Next::Keep) => return Ok(false),
+            };
+            let swapped = self.swap(previous, Some(row.version), next.as_deref());
+            seen = match swapped.await {
+                Ok(Swap::Won(_)) => return Ok(false),
+                Ok(Swap::Lost(row)) => row,
+                Err(error) if error.may_have_written() => {
+                    unsure = Some(error);
+                    self.load(previous).await?
+                }
+                Err(error) => return Err(error.into()),
+            };
         }
+        let rounds = self.config.rounds_max;
+        Err(unsure.map_or(EngineError::Contended { rounds }, EngineError::from))
     }
 
     /// Claims the key for a request, waiting for another's execution where that is wanted.
@@ -222,7 +245,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             start = match row {
                 // A new life would begin under the old secret here and under the new one
                 // elsewhere.
-                Some(row) if *is_previous && !self.is_forgotten(&row) => Start::Existing(row),
+                Some(row) if *is_previous && !is_forgotten(&row, self.now()) => {
+                    Start::Existing(row)
+                }
                 _ if *is_previous => return Err(EngineError::Contended { rounds: 0 }),
                 row => Start::Decided(row, decision, next),
             };
@@ -351,6 +376,17 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             expires_at,
             response_schema: record.response_schema,
         }))
+    }
+}
+
+/// Whether a claim on this row would begin a new life.
+pub(crate) fn is_forgotten(row: &Row, now: Timestamp) -> bool {
+    match row.record.state {
+        State::Completed { expires_at, .. } | State::Released { expires_at } => {
+            expires_at.has_passed(now)
+        }
+        State::Expired { .. } => true,
+        State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => false,
     }
 }
 

@@ -10,13 +10,13 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{ANYBODY, EventLog, Fault, Faulty, counted, faulty, name};
+use common::{ANYBODY, EventLog, Fault, Faulty, Timed, counted, faulty, name};
 use onlyonce_core::{
     Decision, Policy, Record, RecordId, Resolution, Response, Secret, StateKind, StoredResponse,
-    Timestamp, UnknownReason, Verdict,
+    UnknownReason, Verdict,
 };
 use onlyonce_engine::{
     Engine, EngineBuilder, EngineConfig, EngineError, Finished, MARKS_ROUTE, Outcome, Policies,
@@ -132,27 +132,7 @@ async fn the_previous_secret_is_needed_until_its_keys_have_expired() {
     }
 }
 
-/// A store whose time a test sets. Engines see it when they open.
-#[derive(Clone)]
-struct Timed {
-    clock: Arc<AtomicU64>,
-    store: MemoryStore,
-}
-
 impl Timed {
-    fn new() -> Self {
-        let clock = Arc::new(AtomicU64::new(1_000_000));
-        let reads = Arc::clone(&clock);
-        let read = move || Timestamp::from_millis(reads.load(Ordering::SeqCst));
-        let store = MemoryStore::with_clock(read);
-        Self { clock, store }
-    }
-
-    fn pass(&self, time: Duration) {
-        let millis = u64::try_from(time.as_millis()).unwrap();
-        self.clock.fetch_add(millis, Ordering::SeqCst);
-    }
-
     /// After the change from the first secret to the second.
     async fn open(&self) -> Engine<MemoryStore> {
         open(&self.store, Some(2), Some(1)).await.unwrap()

@@ -8,7 +8,7 @@
     reason = "each test file uses a part"
 )]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -130,6 +130,28 @@ impl EventLog {
 impl Observer for EventLog {
     fn observe(&self, event: &Event<'_>) {
         self.0.lock().unwrap().push(format!("{event:?}"));
+    }
+}
+
+/// A store whose time a test sets. Engines see it when they open.
+#[derive(Clone)]
+pub(crate) struct Timed {
+    pub(crate) clock: Arc<AtomicU64>,
+    pub(crate) store: MemoryStore,
+}
+
+impl Timed {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(AtomicU64::new(1_000_000));
+        let reads = Arc::clone(&clock);
+        let read = move || Timestamp::from_millis(reads.load(Ordering::SeqCst));
+        let store = MemoryStore::with_clock(read);
+        Self { clock, store }
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        self.clock.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
