@@ -107,22 +107,32 @@ impl<S: Store, R: Runtime> Future for Carried<S, R> {
     type Output = (Result<Applied, EngineError>, Option<Slot>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(claiming) = &mut self.claiming else {
+        // Taken out: what panics must not be gone on with.
+        let Some(mut claiming) = self.claiming.take() else {
             return Poll::Pending;
         };
-        let result = std::task::ready!(claiming.as_mut().poll(context));
-        self.claiming = None;
-        Poll::Ready((result, self.slot.take()))
+        match claiming.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready((result, self.slot.take())),
+            Poll::Pending => {
+                self.claiming = Some(claiming);
+                Poll::Pending
+            }
+        }
     }
 }
 
 impl<S: Store, R: Runtime> Drop for Carried<S, R> {
     fn drop(&mut self) {
-        let Some(claiming) = self.claiming.take() else {
+        // It leaves with the result: without one, the claim was dropped or has panicked.
+        let Some(slot) = self.slot.take() else {
             return;
         };
-        let (inner, id, fence) = (Arc::clone(&self.inner), self.id, self.fence);
-        let slot = self.slot.take();
+        let (id, fence, slot) = (self.id, self.fence, Some(slot));
+        let Some(claiming) = self.claiming.take() else {
+            self.inner.give_back(id, fence, slot);
+            return;
+        };
+        let inner = Arc::clone(&self.inner);
         self.inner.runtime.spawn(async move {
             if may_hold_the_key(&claiming.await) {
                 inner.release(&id, fence, slot).await;

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use crate::apply::Start;
 use crate::clock::ClockEstimate;
 use crate::estranged::Estranged;
+use crate::event::Contained;
 use crate::marks::{Opening, Origin};
 use crate::retired::Retired;
 use crate::sweep::{self, Said};
@@ -359,7 +360,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
 
     /// Who is told what happens.
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observer = Box::new(observer);
+        self.observer = Box::new(Contained(observer));
         self
     }
 

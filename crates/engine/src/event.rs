@@ -1,5 +1,6 @@
 //! What happens, as typed events: the one source of metrics, traces and timelines.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use onlyonce_core::{Decision, RecordId, RouteName, UnknownReason};
@@ -136,10 +137,22 @@ pub enum StoreOperation {
     Now,
 }
 
-/// Somebody who wants to know. Called in the middle of requests: must be quick and not block.
+/// Somebody who wants to know. Called in the middle of requests: must be quick and not block. What it
+/// panics about ends there, and is told by the process's panic hook only.
 pub trait Observer: Send + Sync + 'static {
     /// Something happened.
     fn observe(&self, event: &Event<'_>);
+}
+
+/// An observer whose panics concern nobody else. One that unwound from the middle of a request would
+/// take along a key that was granted and never executed.
+pub(crate) struct Contained<O>(pub(crate) O);
+
+impl<O: Observer> Observer for Contained<O> {
+    fn observe(&self, event: &Event<'_>) {
+        // Not reported from here: whoever would be told has just panicked.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.observe(event)));
+    }
 }
 
 /// Nobody wants to know.

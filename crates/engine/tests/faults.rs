@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{
-    ANYBODY, EventLog, Fault, Faulty, begun, body, config_where, counted, engine_where, faulty,
-    kinds, name, short_lease,
+    ANYBODY, EventLog, Fault, Faulty, begun, body, config_where, counted, engine_where, eventually,
+    faulty, kinds, name, short_lease,
 };
 use futures_util::FutureExt as _;
 use onlyonce_core::{Command, Response, StateKind, StoredResponse, TombstoneReason, Verdict};
@@ -25,18 +25,6 @@ use onlyonce_engine::{
 };
 use onlyonce_store::MemoryStore;
 use tokio::sync::oneshot;
-
-/// Polls until the condition holds, for at most ten seconds.
-async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), waiting)
-        .await
-        .expect(what);
-}
 
 /// A client that hangs up in the middle must not cancel the completion: its retry would find
 /// the key stuck, or charge again.

@@ -74,6 +74,17 @@ pub(crate) async fn begun(
     (caller, go)
 }
 
+/// Polls until the condition holds, for at most ten seconds.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    assert!(waited.is_ok(), "{what}");
+}
+
 /// Work that succeeds with `body`, counting how often it ran.
 pub(crate) fn counted(
     runs: &Arc<AtomicUsize>,
@@ -160,7 +171,9 @@ impl Timed {
 pub(crate) enum Fault {
     /// Written, and the acknowledgement is lost.
     WrittenUnacknowledged,
-    /// The same, and then somebody else removes the row.
+    /// Written, and then the driver panics.
+    WrittenThenPanics,
+    /// Written, and then somebody else removes the row.
     WrittenThenGone,
     /// Nobody can tell; it is written later, when [`Faulty::arrive`] says so.
     WrittenLate,
@@ -241,6 +254,10 @@ impl Store for Faulty {
                 let late = (*id, expected, next.cloned());
                 self.late.lock().unwrap().push(late);
                 Err(StoreError::ambiguous("the connection was cut"))
+            }
+            Some(Fault::WrittenThenPanics) => {
+                let _ = self.store.swap(id, expected, next).await?;
+                panic!("planted")
             }
             Some(Fault::WrittenThenGone) => {
                 if let Swap::Won(version) = self.store.swap(id, expected, next).await? {
