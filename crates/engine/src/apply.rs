@@ -26,11 +26,25 @@ pub(crate) struct Applied {
     pub(crate) decision: Decision,
     /// The row afterwards.
     pub(crate) row: Option<Row>,
+    /// A write that expects no row was given up on the way, and wins if it arrives when there is none.
+    pub(crate) may_come_late: bool,
 }
 
 impl Applied {
-    const fn new(decision: Decision, row: Option<Row>) -> Self {
-        Self { decision, row }
+    /// What came of it, with nothing left on the way.
+    pub(crate) const fn new(decision: Decision, row: Option<Row>) -> Self {
+        Self {
+            decision,
+            row,
+            may_come_late: false,
+        }
+    }
+
+    fn late(self, may_come_late: bool) -> Self {
+        Self {
+            may_come_late,
+            ..self
+        }
     }
 
     /// Why nobody knows how it ended, if nobody does.
@@ -116,6 +130,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         };
         let is_persons = matches!(command, Command::Resolve { .. });
         let mut unsure: Option<Tried> = None;
+        let mut may_come_late = false;
         for _ in 0..self.config.rounds_max {
             let done = unsure.as_ref().filter(|_| is_persons);
             if let Some(tried) = done.filter(|tried| tried.is_there(seen.as_ref())) {
@@ -134,7 +149,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                     if let Some(tried) = unsure.filter(|_| is_persons) {
                         return Err(tried.error.into());
                     }
-                    return Ok(Applied::new(decision, seen));
+                    return Ok(Applied::new(decision, seen).late(may_come_late));
                 }
                 Next::Put(record) => Some(record),
                 Next::Remove => None,
@@ -152,12 +167,14 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             seen = match self.swap(id, expected, next.as_deref()).await {
                 Ok(Swap::Won(version)) => {
                     let row = next.map(|record| Row { record, version });
-                    let applied = Applied::new(decision, row);
+                    let applied = Applied::new(decision, row).late(may_come_late);
                     self.tell_of_lease(id, command, &applied);
                     return Ok(applied);
                 }
                 Ok(Swap::Lost(row)) => row,
                 Err(error) if error.may_have_written() => {
+                    // A version never returns, but no row does.
+                    may_come_late |= expected.is_none();
                     // When the read fails too, the caller must hear that it may be written.
                     let found = self.load(id).await.map_err(|_| error.clone())?;
                     unsure = Some(Tried {

@@ -3,6 +3,9 @@
 //! A caller may vanish while its claim is on its way to the store. The claim may still win, and
 //! a key held by nobody would be unknown after its lease, though nothing was executed. So a
 //! dropped claim moves to a task of its own, and gives the key back if it got it.
+//!
+//! A write that was given up may arrive although its claim went on and was decided: it expects no
+//! row, and finds none once the key was rejected. So what it may leave is looked for, and removed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -60,6 +63,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         if result.is_err() && may_hold_the_key(&result) {
             self.give_back(id, fence, slot.take());
         }
+        if result.as_ref().is_ok_and(is_told_and_may_come_late) {
+            self.remove_late(id, fence);
+        }
         // The slot leaves with the first result, and there is only one.
         Ok((result?, slot.ok_or(EngineError::ShuttingDown)?))
     }
@@ -75,18 +81,50 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// A write that was given up may still be on its way: a commit that waits for a standby or a
     /// disk appears when that is over. So while the key is not held under the fence it is looked at
     /// again; the slot is given back meanwhile, as nothing is known to run.
-    async fn release(&self, id: &RecordId, fence: Fence, mut slot: Option<Slot>) {
+    async fn release(&self, id: &RecordId, fence: Fence, slot: Option<Slot>) {
+        let is_back = |decision| decision != Decision::Fenced;
+        self.undo(id, &Command::Release { fence }, slot, is_back)
+            .await;
+    }
+
+    /// Removes what a late write leaves under a fence that nobody executes under (any more), in a task
+    /// of its own. Removes and not releases: it found no row, and the next payload may be a mended one.
+    pub(crate) fn remove_late(self: &Arc<Self>, id: RecordId, fence: Fence) {
+        let inner = Arc::clone(self);
+        self.runtime
+            .spawn(async move { inner.evict_late(&id, fence).await });
+    }
+
+    /// No look is the last one before the patience ends: there may be several such writes, and the
+    /// row that keeps them away may go.
+    async fn evict_late(&self, id: &RecordId, fence: Fence) {
+        self.undo(id, &Command::Evict { fence }, None, |_| false)
+            .await;
+    }
+
+    /// Sends the command until `is_done`, for as long as the patience allows.
+    async fn undo(
+        &self,
+        id: &RecordId,
+        command: &Command,
+        mut slot: Option<Slot>,
+        is_done: impl Fn(Decision) -> bool,
+    ) {
         let deadline = self
             .runtime
             .elapsed()
             .saturating_add(self.config.settle_patience);
         let mut pause = RETRY_PAUSE_MIN;
-        let command = Command::Release { fence };
         loop {
-            let pause_max = match self.apply_until(deadline, id, &command, Start::Read).await {
-                Ok(applied) if applied.decision != Decision::Fenced => break,
-                Ok(_) => {
-                    slot = None;
+            let pause_max = match self.apply_until(deadline, id, command, Start::Read).await {
+                Ok(applied) => {
+                    if applied.decision != Decision::Fenced {
+                        self.waiting.wake(id);
+                    }
+                    if is_done(applied.decision) {
+                        return;
+                    }
+                    drop(slot.take());
                     LOOK_PAUSE_MAX
                 }
                 Err(EngineError::Store(error)) if !error.is_transient() => return,
@@ -98,8 +136,6 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             self.runtime.sleep(pause).await;
             pause = (pause * 2).min(pause_max);
         }
-        self.waiting.wake(id);
-        drop(slot);
     }
 }
 
@@ -134,9 +170,18 @@ impl<S: Store, R: Runtime> Drop for Carried<S, R> {
         };
         let inner = Arc::clone(&self.inner);
         self.inner.runtime.spawn(async move {
-            if may_hold_the_key(&claiming.await) {
+            let result = claiming.await;
+            if may_hold_the_key(&result) {
                 inner.release(&id, fence, slot).await;
+            }
+            if result.is_ok_and(|applied| applied.may_come_late) {
+                inner.evict_late(&id, fence).await;
             }
         });
     }
+}
+
+/// Whether a claim that executes nothing left a write on the way. If it executes, its end counts.
+fn is_told_and_may_come_late(applied: &Applied) -> bool {
+    applied.may_come_late && applied.decision != Decision::Execute
 }

@@ -55,9 +55,15 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         Fut: Future<Output = Finished<T>> + Send + 'static,
     {
         let inner = Arc::clone(self);
+        let fence = granted.row.record.fence;
+        let may_come_late = granted.may_come_late.then_some((granted.id, fence));
         // Boxed: it is moved about before it runs and when its caller goes away, and has kilobytes.
         let work: Working<T> = Box::pin(async move {
-            let reply = inner.work(granted, work).await;
+            let reply = Arc::clone(&inner).work(granted, work).await;
+            // Its row is gone, or may go with the next attempt. An effect's row stays.
+            if let Some((id, fence)) = may_come_late.filter(|_| did_nothing(&reply)) {
+                inner.remove_late(id, fence);
+            }
             drop(slot);
             reply
         });
@@ -183,6 +189,25 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         Ok(applied
             .row
             .filter(|_| applied.decision == Decision::Renewed))
+    }
+}
+
+/// Whether it is certain that the work had no effect.
+fn did_nothing<T>(reply: &Result<Reply<T>, EngineError>) -> bool {
+    match reply {
+        Ok(Reply::Executed { outcome, .. }) => match outcome {
+            Outcome::Released | Outcome::Rejected => true,
+            Outcome::Completed(_) | Outcome::NotReplayable(_) | Outcome::Unknown(_) => false,
+        },
+        Ok(
+            Reply::Replayed(_)
+            | Reply::NotReplayable(_)
+            | Reply::AlreadyUsed
+            | Reply::InFlight(_)
+            | Reply::Mismatch(_)
+            | Reply::Unknown(_),
+        ) => false,
+        Err(error) => *error == EngineError::TooLate,
     }
 }
 

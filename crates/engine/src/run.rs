@@ -92,6 +92,8 @@ pub(crate) struct Granted {
     pub(crate) row: Row,
     /// The id was made with the previous secret.
     pub(crate) is_previous: bool,
+    /// An earlier write of the claim may still arrive, if it finds no row.
+    pub(crate) may_come_late: bool,
 }
 
 /// A request that knows where its record is.
@@ -240,7 +242,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             let row = self.load(&id).await?;
             let (decision, next) = self.decide(&command, row.as_ref());
             if next == Next::Keep {
-                return Ok(Answer::Told(Applied { decision, row }));
+                return Ok(Answer::Told(Applied::new(decision, row)));
             }
             start = match row {
                 // A new life would begin under the old secret here and under the new one
@@ -259,12 +261,14 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             Applied {
                 decision: Decision::Execute,
                 row: Some(row),
+                may_come_late,
             } => {
                 let is_previous = *is_previous;
                 let granted = Granted {
                     id,
                     row,
                     is_previous,
+                    may_come_late,
                 };
                 Ok(Answer::Execute(granted, slot))
             }

@@ -218,7 +218,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             }
         }
         let start = Start::Decided(Some(row), decision, next);
-        let Ok(Applied { decision, row }) = self.apply(id, &Command::Sweep, start).await else {
+        let Ok(Applied { decision, row, .. }) = self.apply(id, &Command::Sweep, start).await else {
             return Swept::Failed;
         };
         if decision == Decision::NotDue {

@@ -21,7 +21,8 @@ use common::{
 use futures_util::FutureExt as _;
 use onlyonce_core::{Command, Response, StateKind, StoredResponse, TombstoneReason, Verdict};
 use onlyonce_engine::{
-    Carried, Engine, EngineConfig, EngineError, Finished, GuardError, Reply, Resolver, TokioRuntime,
+    Carried, Engine, EngineConfig, EngineError, Finished, GuardError, Outcome, Reply, Resolver,
+    TokioRuntime,
 };
 use onlyonce_store::MemoryStore;
 use tokio::sync::oneshot;
@@ -154,6 +155,17 @@ async fn a_claim_whose_caller_vanished_is_given_back() {
     assert_eq!(name(&retry), "executed");
 }
 
+/// An engine that looks for late writes for as long as a test takes.
+async fn patient(store: &Faulty) -> Engine<Faulty> {
+    let config = EngineConfig {
+        store_timeout: Duration::from_millis(50),
+        settle_patience: Duration::from_secs(10),
+        ..EngineConfig::default()
+    };
+    let builder = Engine::builder(store.clone()).config(config);
+    builder.without_background().open().await.unwrap()
+}
+
 /// A commit that waited for a standby appears after its caller was told that nothing was executed:
 /// where there was no row, and over one that was released.
 #[tokio::test]
@@ -163,13 +175,7 @@ async fn a_claim_that_is_written_after_it_was_given_up_is_given_back() {
             cheap_reads: true,
             ..Faulty::default()
         };
-        let config = EngineConfig {
-            store_timeout: Duration::from_millis(50),
-            settle_patience: Duration::from_secs(10),
-            ..EngineConfig::default()
-        };
-        let builder = Engine::builder(store.clone()).config(config);
-        let engine = builder.without_background().open().await.unwrap();
+        let engine = patient(&store).await;
         let runs = Arc::new(AtomicUsize::new(0));
         let guard = || engine.guard("pay", ANYBODY, "k");
         if is_second {
@@ -193,6 +199,62 @@ async fn a_claim_that_is_written_after_it_was_given_up_is_given_back() {
         assert_eq!(name(&retry.unwrap()), "executed", "{is_second}");
         assert_eq!(runs.load(Ordering::SeqCst), 1);
     }
+}
+
+/// What is on its way arrives where no row is left, and is removed, so that a mended request runs.
+async fn arrives_and_is_removed(store: &Faulty, engine: &Engine<Faulty>) {
+    assert!(kinds(&store.store).await.is_empty());
+    store.arrive().await;
+    assert_eq!(kinds(&store.store).await, [StateKind::Executing]);
+    eventually("the late row is removed", async || {
+        kinds(&store.store).await.is_empty()
+    })
+    .await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let mended = engine.guard("pay", ANYBODY, "k");
+    let reply = mended.run(b"mended", counted(&runs, "ch_1")).await;
+    assert_eq!(name(&reply.unwrap()), "executed");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// The claim was tried again and its work did nothing, so that no row is left: at once, or after the
+/// next attempt. Then the first try is written after all, and nobody executes under it.
+#[tokio::test]
+async fn a_claim_that_is_written_after_its_work_did_nothing_is_removed() {
+    for outcomes in [
+        vec![Outcome::Rejected],
+        vec![Outcome::Released, Outcome::Rejected],
+    ] {
+        let store = Faulty::default();
+        let engine = patient(&store).await;
+        store.fail(&[Fault::WrittenLate]);
+        for outcome in outcomes {
+            let work = move |_| std::future::ready(Finished { outcome, value: () });
+            let reply = engine.guard("pay", ANYBODY, "k").run(b"", work).await;
+            assert_eq!(name(&reply.unwrap()), "executed");
+        }
+        arrives_and_is_removed(&store, &engine).await;
+    }
+}
+
+/// The same of a claim that was told of somebody else's execution, which then did nothing.
+#[tokio::test]
+async fn a_claim_that_is_written_after_it_was_told_of_another_is_removed() {
+    let store = Faulty::default();
+    let engine = patient(&store).await;
+    let rejected = Finished {
+        outcome: Outcome::Rejected,
+        value: (),
+    };
+    let (caller, go) = begun(&engine, "k", rejected).await;
+    store.fail(&[Fault::WrittenLate]);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let second = engine.guard("pay", ANYBODY, "k");
+    let told = second.run(b"", counted(&runs, "ch_2")).await;
+    assert_eq!(name(&told.unwrap()), "in flight");
+    go.send(()).unwrap();
+    assert_eq!(name(&caller.await.unwrap()), "executed");
+    arrives_and_is_removed(&store, &engine).await;
 }
 
 /// "May have written": the claim must find its own row, not refuse itself with a 409.

@@ -53,8 +53,8 @@ pub(crate) fn config_where(callers_work: bool) -> EngineConfig {
 }
 
 /// A caller whose work has begun, and ends like this when it is told to go on.
-pub(crate) async fn begun(
-    engine: &Engine<MemoryStore>,
+pub(crate) async fn begun<S: Store>(
+    engine: &Engine<S>,
     key: &'static str,
     end: Finished<()>,
 ) -> (JoinHandle<Reply<()>>, oneshot::Sender<()>) {
