@@ -56,6 +56,7 @@
 
 mod asked;
 mod body;
+mod choice;
 mod config;
 // Without profiles there is only the default dialect.
 #[cfg_attr(not(feature = "profiles"), allow(dead_code))]
@@ -80,6 +81,7 @@ mod room;
 mod route;
 mod service;
 mod settling;
+mod spelling;
 mod statuses;
 mod stored;
 mod work;

@@ -1,12 +1,14 @@
 //! Path patterns: `/payments`, `/payments/{id}`, `/v1/{*rest}`.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use thiserror::Error;
 
-/// A pattern for concrete paths. Matching looks at segments as they are on the wire;
-/// [`Routes::find`](crate::Routes::find) also tries the usual spelling of a path.
+use crate::spelling::{Likeness, likeness, normal, readings};
+
+/// A pattern for concrete paths. Matching looks at segments as they are on the wire, and takes an
+/// escape beyond ASCII for the character itself; [`Routes::find`](crate::Routes::find) also tries
+/// other readings of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: Box<str>,
@@ -45,8 +47,8 @@ impl Pattern {
         let Some(path) = text.strip_prefix('/') else {
             return Err(PatternError::NoSlash(text.into()));
         };
-        let segments: Result<Vec<_>, _> = path.split('/').map(segment).collect();
-        let segments = segments.map_err(|()| PatternError::Parameter(text.into()))?;
+        let segments: Result<Vec<_>, _> = path.split('/').map(|part| segment(text, part)).collect();
+        let segments = segments?;
         let rest = segments
             .iter()
             .position(|segment| *segment == Segment::Rest);
@@ -74,26 +76,54 @@ impl Pattern {
         self.segments.iter().all(is_literal)
     }
 
+    /// How near it is to one path: the more is left open, the less.
+    pub(crate) fn nearness(&self) -> u8 {
+        match &*self.segments {
+            [Segment::Rest] => 0,
+            [.., Segment::Rest] => 1,
+            _ if self.is_literal() => 3,
+            _ => 2,
+        }
+    }
+
     /// Whether a path matches. A request target that is no path, such as `*`, is matched by
     /// [`any`](Self::any) alone: it must not slip past a guard of everything.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
+        self.likeness(path) == Some(Likeness::Spelt)
+    }
+
+    /// How alike a path and the paths of this pattern are, if they are.
+    pub(crate) fn likeness(&self, path: &str) -> Option<Likeness> {
+        let mut alike = Likeness::Spelt;
         if let [Segment::Rest] = &*self.segments {
-            return true;
+            return Some(alike);
         }
-        let Some(path) = path.strip_prefix('/') else {
-            return false;
-        };
-        let mut given = path.split('/');
+        let mut given = path.strip_prefix('/')?.split('/');
         for wanted in &self.segments {
             match (wanted, given.next()) {
-                (Segment::Rest, _) => return true,
-                (Segment::Literal(literal), Some(part)) if **literal == *part => {}
+                (Segment::Rest, _) => return Some(alike),
+                (Segment::Literal(literal), Some(part)) => {
+                    alike = alike.max(likeness(literal, part)?);
+                }
                 (Segment::One, Some(part)) if !part.is_empty() => {}
-                (Segment::Literal(_) | Segment::One, _) => return false,
+                (Segment::Literal(_) | Segment::One, _) => return None,
             }
         }
-        given.next().is_none()
+        given.next().is_none().then_some(alike)
+    }
+
+    /// A path that is alike, with the literals spelt as they are here.
+    pub(crate) fn respelt(&self, path: &str) -> String {
+        let mut wanted = self.segments.iter();
+        let given = path.strip_prefix('/').unwrap_or(path).split('/');
+        let parts: Vec<_> = given
+            .map(|part| match wanted.next() {
+                Some(Segment::Literal(literal)) => literal,
+                Some(Segment::One | Segment::Rest) | None => part,
+            })
+            .collect();
+        format!("/{}", parts.join("/"))
     }
 
     /// Whether every path of `inner` is one of this pattern's.
@@ -120,15 +150,18 @@ impl Pattern {
     }
 
     /// What a path has in place of a parameter, with its escapes decoded. `None` when there is no
-    /// such parameter, or the path, also as it is usually spelt, does not match.
+    /// such parameter, or the path does not match in a usual reading: a parameter that only some APIs
+    /// see may name something else.
     #[must_use]
     pub fn parameter(&self, name: &str, path: &str) -> Option<String> {
-        let usual = plain(path);
-        let spelt = [Some(path), usual.as_deref()];
-        let path = spelt
-            .into_iter()
-            .flatten()
-            .find(|path| self.matches(path))?;
+        let read;
+        let path = if self.likeness(path).is_some() {
+            path
+        } else {
+            let mut usual = readings(path).filter(|reading| reading.usual);
+            read = usual.find(|reading| self.likeness(&reading.path).is_some())?;
+            &read.path
+        };
         let mut given = path.strip_prefix('/')?.split('/');
         for segment in self.text.strip_prefix('/')?.split('/') {
             let part = if segment.starts_with("{*") {
@@ -166,77 +199,23 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn segment(text: &str) -> Result<Segment, ()> {
-    let inner = text
+fn segment(text: &str, part: &str) -> Result<Segment, PatternError> {
+    let inner = part
         .strip_prefix('{')
-        .and_then(|text| text.strip_suffix('}'));
-    match inner {
-        Some(name) if name.contains(['{', '}']) || name.is_empty() || name == "*" => Err(()),
+        .and_then(|part| part.strip_suffix('}'));
+    match inner.filter(|name| !name.contains(['{', '}'])) {
+        Some("" | "*") => Err(PatternError::Parameter(text.into())),
         Some(name) if name.starts_with('*') => Ok(Segment::Rest),
         Some(_) => Ok(Segment::One),
-        None if text.contains(['{', '}']) => Err(()),
-        None => Ok(Segment::Literal(text.into())),
+        None => literal(text, part),
     }
 }
 
-/// The usual spelling of a path that is spelt unusually: escapes of unreserved characters decoded,
-/// dot segments resolved, empty segments and a slash at the end left out. `None` when the path is
-/// spelt like that already.
-///
-/// Many services answer `//payments` and `/payments/` as they answer `/payments`. A client whose
-/// base URL ends in a slash must not go unguarded for it.
-pub(crate) fn plain(path: &str) -> Option<String> {
-    if is_plain(path) {
-        return None;
+fn literal(text: &str, part: &str) -> Result<Segment, PatternError> {
+    if part.contains(['{', '}']) {
+        return Err(PatternError::Parameter(text.into()));
     }
-    let decoded = decoded(path);
-    let mut segments: Vec<&str> = Vec::new();
-    for segment in decoded.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            other => segments.push(other),
-        }
-    }
-    let plain = format!("/{}", segments.join("/"));
-    (plain != path).then_some(plain)
-}
-
-/// Whether a path is certainly spelt as usual: for nearly every request, without an allocation.
-fn is_plain(path: &str) -> bool {
-    let bytes = path.as_bytes();
-    let begins_with = |end: &[u8]| end.first().is_none_or(|byte| matches!(byte, b'/' | b'.'));
-    let unusual = bytes.iter().enumerate().any(|(at, byte)| match byte {
-        b'%' => true,
-        b'/' => bytes.get(at + 1..).is_none_or(begins_with),
-        _ => false,
-    });
-    path == "/" || (path.starts_with('/') && !unusual)
-}
-
-/// Decodes the escapes that RFC 3986 calls equivalent to the character itself. Others stay: an
-/// escaped slash is no slash.
-fn decoded(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return Cow::Borrowed(path);
-    }
-    let mut decoded = String::with_capacity(path.len());
-    let mut rest = path;
-    while let Some(at) = rest.find('%') {
-        let (before, escape) = rest.split_at(at);
-        decoded.push_str(before);
-        let byte = escape
-            .get(1..3)
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        let character = byte.map(char::from).filter(|character| {
-            character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_' | '~')
-        });
-        decoded.push(character.unwrap_or('%'));
-        let taken = if character.is_some() { 3 } else { 1 };
-        rest = escape.get(taken..).unwrap_or_default();
-    }
-    decoded.push_str(rest);
-    Cow::Owned(decoded)
+    Ok(Segment::Literal(normal(part).into()))
 }
 
 impl fmt::Display for Pattern {
@@ -270,35 +249,6 @@ mod tests {
     }
 
     #[test]
-    fn an_unusual_spelling_has_a_plain_one() {
-        for path in [
-            "//payments",
-            "/payments/",
-            "/./payments",
-            "/x/../payments",
-            "/%70ayments",
-            "/%2e/payments",
-            "/x/%2E%2e/payments//",
-        ] {
-            assert_eq!(plain(path).as_deref(), Some("/payments"), "{path}");
-        }
-        for path in [
-            "/",
-            "/payments",
-            "/a%2Fb",
-            "/a%20b",
-            "/%",
-            "/%f",
-            "/%zz",
-            "/é",
-        ] {
-            assert_eq!(plain(path), None, "{path}");
-        }
-        assert_eq!(plain("/../.."), Some("/".into()));
-        assert_eq!(plain("//"), Some("/".into()));
-    }
-
-    #[test]
     fn parameters_are_read_from_paths_however_they_are_spelt() {
         let pattern = Pattern::parse("/shops/{shop}/orders/{*rest}").unwrap();
         for (name, path, expected) in [
@@ -307,6 +257,9 @@ mod tests {
             ("rest", "/shops/a/orders/1/2", Some("1/2")),
             ("rest", "/shops/a/orders/", Some("")),
             ("shop", "//shops//a/orders/1/", Some("a")),
+            ("shop", "/Shops/A/%6frders/1", Some("A")),
+            ("shop", "/shops;v=1/a;b/orders/1", None),
+            ("shop", "/shops/a;b/orders/1", Some("a;b")),
             ("shop", "/shops/a%zz/orders/1", None),
             ("shop", "/shops/a%ff/orders/1", None),
             ("other", "/shops/a/orders/1", None),
@@ -323,6 +276,23 @@ mod tests {
         for text in ["payments", "/a/{", "/a/{b}c", "/a/{}", "/a/{*}", "/{*a}/b"] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
+    }
+
+    /// Names of routes are made of it, and records carry them.
+    #[test]
+    fn a_pattern_is_shown_as_it_was_written_however_it_matches() {
+        for (text, path) in [
+            ("/%70ay", "/pay"),
+            ("/caf%c3%a9", "/café"),
+            ("/caf%c3%a9", "/caf%C3%A9"),
+            ("/café/{id}", "/caf%C3%A9/1"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/%ff", "/%FF"),
+        ] {
+            assert!(matches(text, path), "{text} {path}");
+            assert_eq!(Pattern::parse(text).unwrap().to_string(), text);
+        }
+        assert!(!matches("/a:b", "/a%3Ab") && !matches("/a", "/A"));
     }
 
     #[test]

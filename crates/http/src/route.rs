@@ -1,5 +1,6 @@
 //! Which requests are guarded, and how.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use http::Method;
 use onlyonce_core::{Policy, RouteName};
 use onlyonce_engine::Policies;
 
+use crate::choice::choose;
 use crate::dialect::Dialect;
-use crate::pattern::plain;
 use crate::reconcile::Notes;
 use crate::{Caller, ForwardKey, KeyRule, Pattern, ResponsePolicy, Statuses};
 
@@ -137,9 +138,23 @@ impl Route {
 
     /// `patch` is another method than `PATCH`. But some clients send it where they mean the other, and
     /// some servers take it for the other, so it is guarded like it.
-    fn matches(&self, method: &Method, path: &str) -> bool {
+    pub(crate) fn is_about(&self, method: &Method) -> bool {
         let same = |known: &Method| known.as_str().eq_ignore_ascii_case(method.as_str());
-        (self.methods.is_empty() || self.methods.iter().any(same)) && self.pattern.matches(path)
+        self.methods.is_empty() || self.methods.iter().any(same)
+    }
+
+    /// Whether it lets more through than the other: unguarded, without a key, or, where the two
+    /// agree in that, again after some answer. Of two routes neither may be the laxer.
+    pub(crate) fn is_laxer_than(&self, other: &Self) -> bool {
+        let guarded = |route: &Self| (route.mode, route.key.required);
+        match guarded(self).cmp(&guarded(other)) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => {
+                self.statuses.allow_more_than(&other.statuses)
+                    && !other.statuses.allow_more_than(&self.statuses)
+            }
+        }
     }
 }
 
@@ -155,22 +170,13 @@ impl Routes {
         Self(routes.into_iter().map(Arc::new).collect())
     }
 
-    /// The route of a request: the first that matches its path. A path that is spelt unusually is
-    /// guarded like the usual one: `//payments`, `/payments/` and `/%70ayments` like `/payments`,
-    /// unless a route without parameters says otherwise. Each is still a path of its own, and so a
-    /// key of its own. Where the two spellings lead to different routes the stricter one decides,
-    /// because nobody here knows which spelling the service goes by.
+    /// The route of a request: the first that matches its path, also as an API may read it. One
+    /// without parameters decides about its own spelling. Otherwise no reading leads to a laxer
+    /// route than another: what is guarded in one is guarded, because nobody here knows how the
+    /// service reads a path. However it is read, the path stays what it is, and so does the key.
     #[must_use]
     pub fn find(&self, method: &Method, path: &str) -> Option<&Arc<Route>> {
-        let first = |path: &str| self.0.iter().find(|route| route.matches(method, path));
-        let spelt = first(path);
-        let Some(usual) = plain(path).and_then(|usual| first(&usual)) else {
-            return spelt;
-        };
-        match spelt {
-            Some(spelt) if spelt.pattern.is_literal() || spelt.mode > usual.mode => Some(spelt),
-            _ => Some(usual),
-        }
+        choose(&self.0, method, path)
     }
 
     /// All of them.
@@ -274,5 +280,52 @@ mod tests {
         );
         assert_eq!(found(&routes, "/payments/"), "/payments/");
         assert_eq!(found(&routes, "//payments"), "/payments");
+    }
+
+    /// Each is answered by some API as the route's own path is, and its retries must not run under
+    /// other settings, or unguarded.
+    #[test]
+    fn a_spelling_that_an_api_accepts_keeps_its_route() {
+        for (pattern, path) in [
+            ("/v1/charges:capture", "/v1/charges%3Acapture"),
+            ("/v1/charges%3acapture", "/v1/charges:capture"),
+            ("/a@b", "/a%40b"),
+            ("/payments", "/Payments"),
+            ("/Payments/{id}", "/payments/1"),
+            ("/café", "/caf%C3%A9"),
+            ("/caf%C3%A9", "/café"),
+            ("/caf%c3%a9", "/caf%C3%A9"),
+            ("/café", "/CAF%C3%89"),
+            ("/payments", "/payments;v=1"),
+            ("/payments", "/x/..;y/payments"),
+            ("/payments", "/Payments%3Bv=1/"),
+            ("/payments", "/\\payments"),
+            ("/payments", "/x%5C..%5CPayments"),
+            ("/payments/{id}", "/payments%2F1"),
+        ] {
+            for default in [Mode::Off, Mode::Observe, Mode::Enforce] {
+                let routes = routes(&[(pattern, Mode::Enforce)], default);
+                assert_eq!(found(&routes, path), pattern, "{path} {default:?}");
+            }
+        }
+    }
+
+    /// An escape is the only way to write such a path in ASCII, so it is no unusual spelling.
+    #[test]
+    fn an_escape_beyond_ascii_is_the_path_itself() {
+        let routes = routes(&[("/café", Mode::Off)], Mode::Enforce);
+        for path in ["/café", "/caf%C3%A9", "/caf%c3%a9"] {
+            assert_eq!(found(&routes, path), "/café", "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_spelling_of_a_path_has_another_route() {
+        let routes = routes(&[("/a/b", Mode::Off), ("/pay", Mode::Enforce)], Mode::Off);
+        for path in [
+            "/a%252Fb", "/p%2561y", "/pay%20", "/pay%00", "/pays", "/pa", "/pay/x",
+        ] {
+            assert_eq!(found(&routes, path), "default", "{path}");
+        }
     }
 }

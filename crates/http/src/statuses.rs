@@ -113,6 +113,16 @@ impl Statuses {
             .find(|(statuses, _)| statuses.contains(&status));
         rule.map_or(Settle::Unknown, |(_, settle)| *settle)
     }
+
+    /// Whether after some answer a retry may do more than under the other table.
+    pub(crate) fn allow_more_than(&self, other: &Self) -> bool {
+        let allowed = |table: &Self, status| match table.of(status) {
+            Settle::Completed | Settle::Unknown => 0,
+            Settle::Released => 1,
+            Settle::NotStored => 2,
+        };
+        self != other && (200..=599).any(|status| allowed(self, status) > allowed(other, status))
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use http_body_util::BodyExt;
 use http_body_util::channel::Channel;
 use onlyonce_conformance::http_suite::upstream::BoxError;
 use onlyonce_engine::EngineConfig;
-use onlyonce_http::{Mode, Pattern};
+use onlyonce_http::{Mode, Pattern, Routes, Settle, Statuses};
 use onlyonce_store::MemoryStore;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -140,14 +140,46 @@ async fn an_unusual_spelling_of_a_guarded_path_is_guarded() {
         "/%2e/payments",
         "http://api.test/payments",
         "/payments?a=1",
+        "/Payments",
+        "/payments;v=1",
+        "/payments%2F",
+        "/\\payments",
     ] {
         let answer = raw("/payments", Method::POST, target).await;
         answer.assert_problem(400, "idempotency_key_required");
     }
-    for target in ["/refunds", "/Payments", "/payments%2F", "/payments/1"] {
+    for target in ["/refunds", "/payments%20", "/payments%252F", "/payments/1"] {
         raw("/payments", Method::POST, target)
             .await
             .assert_is(201, "unguarded");
+    }
+}
+
+/// The API does what it says it did not. That is known for the route, and must hold for every
+/// spelling in which the API answers its path.
+#[tokio::test]
+async fn an_unusual_spelling_has_the_statuses_of_its_route() {
+    for (pattern, target) in [
+        ("/v1/charges:capture", "/v1/charges%3Acapture"),
+        ("/payments", "/Payments"),
+        ("/café", "/caf%C3%A9"),
+    ] {
+        let mut careful = config(|route| {
+            route.pattern = Pattern::parse(pattern).unwrap();
+            route.statuses = Statuses::default().set(503..=503, Settle::Unknown);
+        });
+        let rest = Routes::default();
+        let routes = careful.routes.iter().chain(rest.iter()).cloned();
+        careful.routes = Routes::new(routes.collect());
+        let runs = Runs::default();
+        let router = runs.router(|_| StatusCode::SERVICE_UNAVAILABLE.into_response());
+        let router = guard(router, careful).await;
+        for _ in 0..2 {
+            let mut request = post("k");
+            *request.uri_mut() = target.parse().unwrap();
+            ask(&router, request).await;
+        }
+        assert_eq!(runs.count(), 1, "{target}");
     }
 }
 
