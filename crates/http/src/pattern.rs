@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::spelling::{Likeness, likeness, normal, readings};
+use crate::spelling::{Likeness, is_escaped_well, likeness, normal, plain, readings};
 
 /// A pattern for concrete paths. Matching looks at segments as they are on the wire, and takes an
 /// escape beyond ASCII for the character itself; [`Routes::find`](crate::Routes::find) also tries
@@ -36,6 +36,29 @@ pub enum PatternError {
     /// Something follows `{*rest}`.
     #[error("`{0}`: `{{*rest}}` must come last")]
     RestNotLast(Box<str>),
+    /// A `?`: a path ends before it.
+    #[error(
+        "`{0}`: a path ends before `?`, and no query chooses a route: leave it out, or write `%3F` \
+         for the character"
+    )]
+    Query(Box<str>),
+    /// A `#`: a client keeps it, and what follows, to itself.
+    #[error(
+        "`{0}`: nothing from `#` on is ever sent: leave it out, or write `%23` for the character"
+    )]
+    Fragment(Box<str>),
+    /// A space, a control character, or another that is not sent as it is.
+    #[error("`{0}`: no request has {1:?} in its path: write `{2}`")]
+    Character(Box<str>, char, Box<str>),
+    /// A `%` without two hexadecimal digits.
+    #[error("`{0}`: an escape has two hexadecimal digits: write `%25` for a percent sign")]
+    Escape(Box<str>),
+    /// A segment `.` or `..`.
+    #[error("`{0}`: `.` and `..` are resolved before a request is sent: write `{1}`")]
+    Dots(Box<str>, Box<str>),
+    /// A segment without a character, before the last.
+    #[error("`{0}`: paths are read without empty segments: write `{1}`")]
+    Empty(Box<str>, Box<str>),
 }
 
 impl Pattern {
@@ -49,6 +72,10 @@ impl Pattern {
         };
         let segments: Result<Vec<_>, _> = path.split('/').map(|part| segment(text, part)).collect();
         let segments = segments?;
+        let names = segments.len() - 1;
+        if segments.iter().take(names).any(Segment::is_empty) {
+            return Err(PatternError::Empty(text.into(), tidy(text)));
+        }
         let rest = segments
             .iter()
             .position(|segment| *segment == Segment::Rest);
@@ -199,6 +226,12 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+impl Segment {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Literal(literal) if literal.is_empty())
+    }
+}
+
 fn segment(text: &str, part: &str) -> Result<Segment, PatternError> {
     let inner = part
         .strip_prefix('{')
@@ -211,11 +244,46 @@ fn segment(text: &str, part: &str) -> Result<Segment, PatternError> {
     }
 }
 
+/// What no request has in its path would never match, and leave unguarded what it is about.
 fn literal(text: &str, part: &str) -> Result<Segment, PatternError> {
+    let is_never_sent = |character: &char| {
+        character.is_whitespace() || character.is_control() || matches!(character, '<' | '>' | '`')
+    };
+    if part.contains('?') {
+        return Err(PatternError::Query(text.into()));
+    }
+    if part.contains('#') {
+        return Err(PatternError::Fragment(text.into()));
+    }
     if part.contains(['{', '}']) {
         return Err(PatternError::Parameter(text.into()));
     }
-    Ok(Segment::Literal(normal(part).into()))
+    if let Some(character) = part.chars().find(is_never_sent) {
+        let escape = escaped(character).into();
+        return Err(PatternError::Character(text.into(), character, escape));
+    }
+    if !is_escaped_well(part) {
+        return Err(PatternError::Escape(text.into()));
+    }
+    match normal(part) {
+        dots if dots == "." || dots == ".." => Err(PatternError::Dots(text.into(), tidy(text))),
+        literal => Ok(Segment::Literal(literal.into())),
+    }
+}
+
+fn escaped(character: char) -> String {
+    let bytes = character.to_string().into_bytes();
+    let escapes: Vec<_> = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
+    escapes.concat()
+}
+
+/// A pattern without dots and empty segments.
+fn tidy(text: &str) -> Box<str> {
+    let plain = plain(text).unwrap_or_else(|| text.to_owned());
+    if text.ends_with('/') && plain != "/" {
+        return format!("{plain}/").into();
+    }
+    plain.into()
 }
 
 impl fmt::Display for Pattern {
@@ -275,6 +343,37 @@ mod tests {
     fn what_is_no_pattern_is_refused_with_the_reason() {
         for text in ["payments", "/a/{", "/a/{b}c", "/a/{}", "/a/{*}", "/{*a}/b"] {
             assert!(Pattern::parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// It would never match, and what it is about would be guarded as something else, or not.
+    #[test]
+    fn what_no_request_has_in_its_path_is_refused_with_what_to_write() {
+        for (text, expected) in [
+            ("/a?x=1", "`%3F`"),
+            ("/a/{b}?x={y}", "`%3F`"),
+            ("/c#d", "`%23`"),
+            ("/a b", "`%20`"),
+            ("/a\tb", "`%09`"),
+            ("/a\u{a0}b", "`%C2%A0`"),
+            ("/a<b", "`%3C`"),
+            ("/100%", "`%25`"),
+            ("/a%zz", "`%25`"),
+            ("/a%+f", "`%25`"),
+            ("/x/../a", "write `/a`"),
+            ("/./a/", "write `/a/`"),
+            ("/%2e%2E/{a}/..", "write `/`"),
+            ("/x//a/", "write `/x/a/`"),
+            ("//{a}", "write `/{a}`"),
+            ("//", "write `/`"),
+        ] {
+            let refused = Pattern::parse(text).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{text}: {refused}");
+        }
+        for text in [
+            "/", "/a/", "/a/{b}/", "/a%20b", "/%3F", "/a..b", "/a;b", "/é", "/{a b}",
+        ] {
+            assert!(Pattern::parse(text).is_ok(), "{text}");
         }
     }
 

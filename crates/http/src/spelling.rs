@@ -36,8 +36,18 @@ fn escaped_likeness(literal: &str, part: &str) -> Option<Likeness> {
     if octets(literal).map(meant).eq(octets(part).map(meant)) {
         return Some(Likeness::Decoded);
     }
-    let folded = decoded(literal).zip(decoded(part));
-    let is_folded = folded.is_some_and(|(literal, part)| is_folded(&literal, &part));
+    let lower = |octet: Octet| Octet {
+        byte: octet.byte.to_ascii_lowercase(),
+        ..meant(octet)
+    };
+    if octets(literal).map(lower).eq(octets(part).map(lower)) {
+        return Some(Likeness::Folded);
+    }
+    let is_ascii = |text: &str| octets(text).all(|octet| octet.byte.is_ascii());
+    if is_ascii(literal) || is_ascii(part) {
+        return None;
+    }
+    let is_folded = is_folded(&decoded(literal)?, &decoded(part)?);
     is_folded.then_some(Likeness::Folded)
 }
 
@@ -123,6 +133,11 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
+/// Whether every `%` begins an escape.
+pub(crate) fn is_escaped_well(text: &str) -> bool {
+    octets(text).all(|octet| octet.byte != b'%' || octet.escaped)
+}
+
 /// How an API may read a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reading {
@@ -151,7 +166,7 @@ pub(crate) fn readings(path: &str) -> impl Iterator<Item = Reading> {
 ///
 /// Many services answer `//payments` and `/payments/` as they answer `/payments`. A client whose
 /// base URL ends in a slash must not go unguarded for it.
-fn plain(path: &str) -> Option<String> {
+pub(crate) fn plain(path: &str) -> Option<String> {
     if is_plain(path) {
         return None;
     }
