@@ -78,6 +78,20 @@ pub(crate) enum Start {
     Existing(Row),
 }
 
+type Begun = (Option<Row>, Option<(Decision, Next)>);
+
+impl Start {
+    /// The row, and what was decided about it; `None` if it is to be read.
+    fn into_seen(self) -> Option<Begun> {
+        match self {
+            Self::Read => None,
+            Self::Seen(row) => Some((row, None)),
+            Self::Decided(row, decision, next) => Some((row, Some((decision, next)))),
+            Self::Existing(row) => Some((Some(row), None)),
+        }
+    }
+}
+
 /// A write that may have happened.
 #[derive(Debug)]
 struct Tried {
@@ -122,11 +136,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         start: Start,
     ) -> Result<Applied, EngineError> {
         let needs_row = matches!(start, Start::Existing(_));
-        let (mut seen, mut decided) = match start {
-            Start::Read => (self.load(id).await?, None),
-            Start::Seen(row) => (row, None),
-            Start::Decided(row, decision, next) => (row, Some((decision, next))),
-            Start::Existing(row) => (Some(row), None),
+        let (mut seen, mut decided) = match start.into_seen() {
+            Some(begun) => begun,
+            None => (self.load(id).await?, None),
         };
         let is_persons = matches!(command, Command::Resolve { .. });
         let mut unsure: Option<Tried> = None;
@@ -187,10 +199,13 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Err(error) => return Err(unsure.map_or(error, |tried| tried.error).into()),
             };
         }
+        Err(unsure.map_or_else(|| self.contended(), |tried| tried.error.into()))
+    }
+
+    /// Others wrote each time.
+    pub(crate) fn contended(&self) -> EngineError {
         let rounds = self.config.rounds_max;
-        Err(unsure.map_or(EngineError::Contended { rounds }, |tried| {
-            tried.error.into()
-        }))
+        EngineError::Contended { rounds }
     }
 
     /// A retry may notice before any sweep does that an execution has fallen silent, and write that

@@ -184,8 +184,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Err(error) => return Err(error.into()),
             };
         }
-        let rounds = self.config.rounds_max;
-        Err(unsure.map_or(EngineError::Contended { rounds }, EngineError::from))
+        Err(unsure.map_or_else(|| self.contended(), EngineError::from))
     }
 
     /// Claims the key for a request, waiting for another's execution where that is wanted.
