@@ -1,8 +1,9 @@
 //! Which route a request has, where its path can be read in several ways.
 //!
-//! Nobody here knows how the API reads a path. So every reading has a say, and a route is chosen
-//! only if none of the others is stricter. Among those, one with a path of its own comes before
-//! one for everything; then a usual reading before one of some APIs; then the narrower path.
+//! Nobody here knows how the API reads a path. Nearly every one takes `//payments` for `/payments`, so
+//! that reading counts like the path itself. What only some take for it (another case, say) leads away
+//! from a route in two cases: to one whose mode is stricter, and from the route for everything to one
+//! with a path of its own that lets no retry do more.
 
 use std::sync::Arc;
 
@@ -11,14 +12,6 @@ use http::Method;
 use crate::Route;
 use crate::spelling::{Likeness, Reading, readings};
 
-/// A route that one reading leads to.
-#[derive(Clone, Copy)]
-struct Candidate<'a> {
-    route: &'a Arc<Route>,
-    /// Whether nearly every API reads the path like that.
-    usual: bool,
-}
-
 /// The route of a request. A path that a literal matches as it is spelt has no other, and nothing
 /// is allocated for a path with one reading.
 pub(crate) fn choose<'a>(
@@ -26,31 +19,44 @@ pub(crate) fn choose<'a>(
     method: &Method,
     path: &str,
 ) -> Option<&'a Arc<Route>> {
-    let mut candidates = Vec::new();
-    let spelt = read(&mut candidates, routes, method, path, true);
+    let mut odd = Vec::new();
+    let spelt = read(&mut odd, routes, method, path);
     if spelt.is_some_and(|route| route.pattern.is_literal()) {
         return spelt;
     }
+    let mut chosen = spelt;
     for Reading { path, usual } in readings(path) {
-        let route = read(&mut candidates, routes, method, &path, usual);
-        candidates.extend(route.map(|route| Candidate { route, usual }));
+        match read(&mut odd, routes, method, &path) {
+            Some(route) if usual => {
+                // Of equals the usual spelling's.
+                chosen = chosen
+                    .filter(|chosen| chosen.mode > route.mode)
+                    .or(Some(route));
+            }
+            route => odd.extend(route),
+        }
     }
-    if candidates.is_empty() {
-        return spelt;
-    }
-    let spelt = spelt.map(|route| Candidate { route, usual: true });
-    candidates.splice(0..0, spelt);
-    best(&candidates)
+    odd.into_iter().fold(chosen, |chosen, other| {
+        chosen
+            .filter(|chosen| !takes_over(other, chosen))
+            .or(Some(other))
+    })
 }
 
-/// The first route whose paths are spelt like this one. Besides, a candidate for each spelling of
-/// it that some route has: the first that is spelt like that.
+/// Whether a reading of some APIs decides.
+fn takes_over(other: &Route, chosen: &Route) -> bool {
+    let is_of_its_own = chosen.pattern.is_any() && !other.pattern.is_any();
+    other.mode > chosen.mode
+        || (other.mode == chosen.mode && is_of_its_own && !other.allows_more_than(chosen))
+}
+
+/// The first route whose paths are spelt like this one. Besides, for each other spelling of it that
+/// some route has, the first that is spelt like that.
 fn read<'a>(
-    candidates: &mut Vec<Candidate<'a>>,
+    others: &mut Vec<&'a Arc<Route>>,
     routes: &'a [Arc<Route>],
     method: &Method,
     path: &str,
-    usual: bool,
 ) -> Option<&'a Arc<Route>> {
     let mut spelt = None;
     for route in routes.iter().filter(|route| route.is_about(method)) {
@@ -62,10 +68,8 @@ fn read<'a>(
                 }
             }
             Some(Likeness::Spelt) | None => {}
-            Some(likeness @ (Likeness::Decoded | Likeness::Folded)) => {
-                let usual = usual && likeness == Likeness::Decoded;
-                let route = first(routes, method, &route.pattern.respelt(path));
-                candidates.extend(route.map(|route| Candidate { route, usual }));
+            Some(Likeness::Decoded | Likeness::Folded) => {
+                others.extend(first(routes, method, &route.pattern.respelt(path)));
             }
         }
     }
@@ -76,20 +80,6 @@ fn first<'a>(routes: &'a [Arc<Route>], method: &Method, path: &str) -> Option<&'
     routes
         .iter()
         .find(|route| route.is_about(method) && route.pattern.matches(path))
-}
-
-/// Of equals the last: the usual reading comes after the path as it was sent.
-fn best<'a>(candidates: &[Candidate<'a>]) -> Option<&'a Arc<Route>> {
-    let is_strict = |candidate: &&Candidate<'_>| {
-        let mut others = candidates.iter().map(|other| other.route);
-        !others.any(|other| candidate.route.is_laxer_than(other))
-    };
-    let preference = |candidate: &&Candidate<'_>| {
-        let nearness = candidate.route.pattern.nearness();
-        (nearness > 0, candidate.usual, nearness)
-    };
-    let strict = candidates.iter().filter(is_strict);
-    strict.max_by_key(preference).map(|best| best.route)
 }
 
 #[cfg(test)]
@@ -149,31 +139,32 @@ mod tests {
         for path in ["/files/NEW", "/files/a%2Fb", "/files/new;1"] {
             assert_eq!(chosen(&routes, path), "/files/{id}", "{path}");
         }
-        let routes = [
-            careful("/files/new"),
-            careful("/files/a/b"),
-            enforced("/files/{id}"),
-        ];
-        assert_eq!(chosen(&routes, "/files/NEW"), "/files/new");
-        assert_eq!(chosen(&routes, "/files/a%2Fb"), "/files/a/b");
-        assert_eq!(chosen(&routes, "/files/new;1"), "/files/new");
     }
 
     #[test]
     fn a_laxer_route_takes_nothing_from_a_stricter_one() {
         let rest = enforced("/{*rest}");
         let released = Statuses::default().set(500..=599, Settle::Released);
+        let optional = route("/reports", Mode::Enforce, false, Statuses::default());
+        let retried = route("/reports", Mode::Enforce, true, released);
         for lax in [
             route("/reports", Mode::Off, true, Statuses::default()),
             route("/reports", Mode::Observe, true, Statuses::default()),
-            route("/reports", Mode::Enforce, false, Statuses::default()),
-            route("/reports", Mode::Enforce, true, released),
+            Arc::clone(&optional),
+            Arc::clone(&retried),
         ] {
             let routes = [lax, Arc::clone(&rest)];
-            for path in ["/Reports", "/reports/", "/reports;v=1", "/reports%2F"] {
+            for path in ["/Reports", "/reports;v=1", "/reports%2F"] {
                 assert_eq!(chosen(&routes, path), "/{*rest}", "{path} {:?}", routes[0]);
             }
             assert_eq!(chosen(&routes, "/reports"), "/reports");
+        }
+        // A usual reading is the route's own, with whatever is set there: caller and scope, too.
+        for guarded in [optional, retried] {
+            let routes = [guarded, Arc::clone(&rest)];
+            for path in ["/reports/", "//reports", "/%72eports"] {
+                assert_eq!(chosen(&routes, path), "/reports", "{path} {:?}", routes[0]);
+            }
         }
     }
 
@@ -215,7 +206,7 @@ mod tests {
     }
 
     fn is_laxer(route: Option<&Arc<Route>>, than: Option<&Arc<Route>>) -> bool {
-        than.is_some_and(|than| route.is_none_or(|route| route.is_laxer_than(than)))
+        than.is_some_and(|than| route.is_none_or(|route| route.mode < than.mode))
     }
 
     const ANY_NAMES: &[&str] = &["a", "A", "a%3Ab", "%C3%89", "a;b", "{x}"];

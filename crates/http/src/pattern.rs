@@ -103,14 +103,9 @@ impl Pattern {
         self.segments.iter().all(is_literal)
     }
 
-    /// How near it is to one path: the more is left open, the less.
-    pub(crate) fn nearness(&self) -> u8 {
-        match &*self.segments {
-            [Segment::Rest] => 0,
-            [.., Segment::Rest] => 1,
-            _ if self.is_literal() => 3,
-            _ => 2,
-        }
+    /// Whether it is every path.
+    pub(crate) fn is_any(&self) -> bool {
+        matches!(*self.segments, [Segment::Rest])
     }
 
     /// Whether a path matches. A request target that is no path, such as `*`, is matched by
@@ -123,7 +118,7 @@ impl Pattern {
     /// How alike a path and the paths of this pattern are, if they are.
     pub(crate) fn likeness(&self, path: &str) -> Option<Likeness> {
         let mut alike = Likeness::Spelt;
-        if let [Segment::Rest] = &*self.segments {
+        if self.is_any() {
             return Some(alike);
         }
         let mut given = path.strip_prefix('/')?.split('/');

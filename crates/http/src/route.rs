@@ -1,11 +1,10 @@
 //! Which requests are guarded, and how.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use onlyonce_core::{Policy, RouteName};
+use onlyonce_core::{Policy, RouteName, Upstream};
 use onlyonce_engine::Policies;
 
 use crate::choice::choose;
@@ -143,18 +142,13 @@ impl Route {
         self.methods.is_empty() || self.methods.iter().any(same)
     }
 
-    /// Whether it lets more through than the other: unguarded, without a key, or, where the two
-    /// agree in that, again after some answer. Of two routes neither may be the laxer.
-    pub(crate) fn is_laxer_than(&self, other: &Self) -> bool {
-        let guarded = |route: &Self| (route.mode, route.key.required);
-        match guarded(self).cmp(&guarded(other)) {
-            Ordering::Less => true,
-            Ordering::Greater => false,
-            Ordering::Equal => {
-                self.statuses.allow_more_than(&other.statuses)
-                    && !other.statuses.allow_more_than(&self.statuses)
-            }
-        }
+    /// Whether some request may run again, or unguarded, that may not under the other route.
+    pub(crate) fn allows_more_than(&self, other: &Self) -> bool {
+        let reexecutes =
+            |route: &Self| route.policy.upstream() == Upstream::Dedupes { reexecute: true };
+        (other.key.required && !self.key.required)
+            || (reexecutes(self) && !reexecutes(other))
+            || self.statuses.allow_more_than(&other.statuses)
     }
 }
 
@@ -170,10 +164,11 @@ impl Routes {
         Self(routes.into_iter().map(Arc::new).collect())
     }
 
-    /// The route of a request: the first that matches its path, also as an API may read it. One
-    /// without parameters decides about its own spelling. Otherwise no reading leads to a laxer
-    /// route than another: what is guarded in one is guarded, because nobody here knows how the
-    /// service reads a path. However it is read, the path stays what it is, and so does the key.
+    /// The route of a request: the first that matches its path. One without parameters decides about
+    /// its own spelling. A path that is spelt unusually is guarded like the usual one: `//payments`,
+    /// `/payments/` and `/%70ayments` like `/payments`. What only some services take for a path, such as
+    /// another case of it, never leads to a laxer mode. However a path is read, it stays what it is, and
+    /// so does the key.
     #[must_use]
     pub fn find(&self, method: &Method, path: &str) -> Option<&Arc<Route>> {
         choose(&self.0, method, path)
