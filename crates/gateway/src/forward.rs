@@ -107,18 +107,35 @@ impl Rewriting {
         self.address(request, host);
     }
 
+    /// Removes what the peer says about its client, if that is not passed on. To be called before anybody
+    /// decides by it.
+    pub(crate) fn forget_hearsay<B>(&self, request: &mut Request<B>) {
+        if self.trusted.is_empty() && self.forwarded != Forwarded::Replace {
+            return;
+        }
+        if let Some(peer) = request.extensions().get::<Peer>().cloned() {
+            self.drop_hearsay(request.headers_mut(), &peer);
+        }
+    }
+
+    fn drop_hearsay(&self, headers: &mut HeaderMap, peer: &Peer) {
+        let trusted =
+            self.trusted.is_empty() || self.trusted.iter().any(|net| net.contains(peer.address));
+        let passes =
+            self.forwarded == Forwarded::Off || (self.forwarded != Forwarded::Replace && trusted);
+        if !passes {
+            for name in X_FORWARDED.iter().chain([&header::FORWARDED]) {
+                headers.remove(name);
+            }
+        }
+    }
+
     fn tell_about(&self, headers: &mut HeaderMap, peer: &Peer, host: Option<&HeaderValue>) {
         let [for_whom, proto, asked] = &X_FORWARDED;
         if self.forwarded == Forwarded::Off {
             return;
         }
-        let trusted =
-            self.trusted.is_empty() || self.trusted.iter().any(|net| net.contains(peer.address));
-        if self.forwarded == Forwarded::Replace || !trusted {
-            for name in X_FORWARDED.iter().chain([&header::FORWARDED]) {
-                headers.remove(name);
-            }
-        }
+        self.drop_hearsay(headers, peer);
         append(headers, for_whom.clone(), &peer.node);
         append(headers, header::FORWARDED, &peer.forwarded);
         // The first proxy knows best what the client asked for.
@@ -283,14 +300,63 @@ pub(crate) fn is_rewritten(name: &HeaderName) -> bool {
     is_own || HOP_BY_HOP.contains(name) || REWRITTEN.contains(name) || X_FORWARDED.contains(name)
 }
 
+/// Whether some servers take a name for one that the gateway writes: to CGI and its kin, `_` is `-`.
+fn passes_for_own(name: &str) -> bool {
+    if !name.contains('_') {
+        return false;
+    }
+    let name = name.replace('_', "-");
+    name.starts_with(OWN) || name == "forwarded" || name.starts_with("x-forwarded-")
+}
+
 /// Removes what only the gateway may say to the upstream.
 pub(crate) fn strip_own(headers: &mut HeaderMap) {
     let own: Vec<HeaderName> = headers
         .keys()
-        .filter(|name| name.as_str().starts_with(OWN))
+        .filter(|name| name.as_str().starts_with(OWN) || passes_for_own(name.as_str()))
         .cloned()
         .collect();
     for name in own {
         headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To a server that reads names as CGI does these are the gateway's own words.
+    #[test]
+    fn names_that_some_servers_take_for_the_gateways_own_are_removed() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "onlyonce-operation",
+            "onlyonce_operation",
+            "only_once",
+            "forwarded",
+            "x_forwarded_for",
+            "x-forwarded_host",
+            "api_key",
+        ] {
+            headers.insert(name, HeaderValue::from_static("1"));
+        }
+        strip_own(&mut headers);
+        let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["only_once", "forwarded", "api_key"]);
+    }
+
+    #[test]
+    fn a_request_is_renamed_in_the_way_of_its_protocol() {
+        let own = Authority::from_static("two.example:9000");
+        let http1 = Request::get("/pay?a=1").header(header::HOST, "one.example");
+        let mut http1 = http1.body(()).unwrap_or_default();
+        rename(&mut http1, &own);
+        assert_eq!(http1.uri(), "/pay?a=1");
+        assert_eq!(http1.headers()[header::HOST], "two.example:9000");
+        let http2 = Request::get("https://one.example/pay?a=1");
+        let mut http2 = http2.body(()).unwrap_or_default();
+        rename(&mut http2, &own);
+        assert_eq!(http2.uri(), "https://two.example:9000/pay?a=1");
+        assert!(http2.headers().is_empty());
     }
 }

@@ -84,6 +84,18 @@ pub enum KeySyntax {
     Structured,
 }
 
+/// Removes headers that some services take for this one: to CGI and its kin, `_` in a name is `-`.
+fn remove_twins(headers: &mut HeaderMap, name: &HeaderName) {
+    let is_twin = |other: &&HeaderName| {
+        let other = other.as_str();
+        other.contains('_') && other != name.as_str() && other.replace('_', "-") == name.as_str()
+    };
+    let twins: Vec<_> = headers.keys().filter(is_twin).cloned().collect();
+    for twin in twins {
+        headers.remove(twin);
+    }
+}
+
 impl KeySyntax {
     /// A key as it is written where it may be written in several ways: bare, if it can be.
     fn spelled(self, key: &str) -> Cow<'_, str> {
@@ -135,6 +147,7 @@ impl KeyRule {
             if let KeyPlace::Header { name, syntax } = &source.place
                 && let Ok(value) = HeaderValue::from_str(&syntax.spelled(key.as_str()))
             {
+                remove_twins(headers, name);
                 headers.insert(name.clone(), value);
             }
         }
