@@ -9,15 +9,24 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
 use super::failure::{Failure, describe};
 use super::io::{Counted, Written};
+use super::pool::Connection;
 use super::{RequestBody, Sender};
 
 /// An HTTP/2 connection serves everybody: one that died silently must be noticed soon.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much of one answer may wait for a client that does not read.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// More than all streams together have: what one client does not read must not keep the answers of
+/// others back.
+const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
 /// Where to connect to, and how.
 #[derive(Clone)]
@@ -33,7 +42,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// A new connection, ready for a request. Whatever fails here, nothing was sent.
-    pub(crate) async fn connect(&self) -> Result<(Sender, Written), Failure> {
+    pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
         let connecting = tokio::time::timeout(self.timeout, self.establish());
         let never = |why: String| Failure::NeverSent(format!("{}:{}: {why}", self.host, self.port));
         match connecting.await {
@@ -42,7 +51,7 @@ impl Connector {
         }
     }
 
-    async fn establish(&self) -> Result<(Sender, Written), String> {
+    async fn establish(&self) -> Result<Connection, String> {
         let address = (self.host.as_str(), self.port);
         let stream = TcpStream::connect(address)
             .await
@@ -51,7 +60,7 @@ impl Connector {
         stream.set_nodelay(true).map_err(|error| describe(&error))?;
         let written = Written::default();
         let stream = Counted::new(stream, written.clone());
-        let sender = match &self.tls {
+        let (sender, task) = match &self.tls {
             None => self.handshake(stream).await?,
             Some(tls) => {
                 let name = self
@@ -70,10 +79,14 @@ impl Connector {
                 self.handshake(stream).await?
             }
         };
-        Ok((sender, written))
+        Ok(Connection {
+            sender,
+            written,
+            task,
+        })
     }
 
-    async fn handshake<I>(&self, stream: I) -> Result<Sender, String>
+    async fn handshake<I>(&self, stream: I) -> Result<(Sender, AbortHandle), String>
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -81,21 +94,22 @@ impl Connector {
         if self.http2 {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
-                .adaptive_window(true)
+                .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
                 .timer(TokioTimer::new())
                 .keep_alive_interval(KEEP_ALIVE_EVERY)
                 .keep_alive_timeout(KEEP_ALIVE_PATIENCE)
                 .keep_alive_while_idle(true);
             let shaken = builder.handshake::<_, RequestBody>(stream).await;
             let (sender, connection) = shaken.map_err(|error| describe(&error))?;
-            tokio::spawn(async move { drop(connection.await) });
-            return Ok(Sender::Http2(sender));
+            let task = tokio::spawn(async move { drop(connection.await) });
+            return Ok((Sender::Http2(sender), task.abort_handle()));
         }
         let shaken = http1::Builder::new()
             .handshake::<_, RequestBody>(stream)
             .await;
         let (sender, connection) = shaken.map_err(|error| describe(&error))?;
-        tokio::spawn(async move { drop(connection.with_upgrades().await) });
-        Ok(Sender::Http1(sender))
+        let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
+        Ok((Sender::Http1(sender), task.abort_handle()))
     }
 }

@@ -257,11 +257,10 @@ impl Upstream {
         }
         // Boxed: connecting is rare and large, and would make every request's future as large.
         match Box::pin(address.connector.connect()).await {
-            Ok((sender, written)) => {
+            Ok(connection) => {
                 address.down_until.store(0, Ordering::Relaxed);
                 address.set_error(None);
-                self.send_on(pool.lease(sender, written), request, handed)
-                    .await
+                self.send_on(pool.begin(connection), request, handed).await
             }
             Err(failure) => Err((failure, Some(request))),
         }
@@ -278,19 +277,19 @@ impl Upstream {
             let late = Failure::NeverSent("the key was lost before anything was sent".into());
             return Err((late, None));
         }
-        let before = lease.written.bytes();
-        let shared = matches!(lease.sender, Sender::Http2(_));
+        let before = lease.written().bytes();
+        let shared = matches!(lease.sender(), Sender::Http2(_));
         let ends_in_head = request.body().is_end_stream();
         // What is written is more than the body, so this errs on the side of "sent".
         let body_bytes = request.body().size_hint().lower();
         let binds = names_connection(request.headers());
         let uploads = !request.body().is_whole() && !ends_in_head;
-        let written = uploads.then(|| lease.written.clone());
+        let written = uploads.then(|| lease.written().clone());
         handed.set(true);
-        let answer = self.in_time(lease.sender.send(*request), written.as_ref());
+        let answer = self.in_time(lease.send(*request), written.as_ref());
         match answer.await {
             Some(Ok(response)) => {
-                let unsent = lease.written.bytes() - before < body_bytes;
+                let unsent = lease.written().bytes() - before < body_bytes;
                 let lease = if binds { lease.for_one() } else { lease };
                 let timeout = self.idle_timeout;
                 Ok(AnswerBody::of(response, lease, unsent, timeout))
@@ -302,7 +301,7 @@ impl Upstream {
                     let text = failure::describe(error.error());
                     return Err((Failure::NeverSent(text), Some(Box::new(unsent))));
                 }
-                let wrote = lease.written.bytes() != before;
+                let wrote = lease.written().bytes() != before;
                 let sent = if shared {
                     Sent::AmongOthers { ends_in_head }
                 } else {

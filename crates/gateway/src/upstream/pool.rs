@@ -5,10 +5,14 @@
 //! time is kept shorter than what servers commonly allow, because a server that closes while a
 //! request is on its way leaves an unknown outcome.
 
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use hyper::client::conn::http2;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http2};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::io::Written;
@@ -18,12 +22,48 @@ use super::{RequestBody, Sender};
 /// that has not is left alone.
 const READY_MAX: Duration = Duration::from_millis(100);
 
+/// How many requests one HTTP/2 connection has at once. RFC 9113 asks servers to allow no fewer. One
+/// more would wait within the connection, and whether it was sent when its time is over nobody knows.
+const STREAMS_MAX: usize = 100;
+
 /// The idle connections of one address, of one worker.
 pub(crate) struct Pool {
     idle: Mutex<Idles>,
-    shared: Mutex<Option<(http2::SendRequest<RequestBody>, Written)>>,
+    /// HTTP/2 connections. The first ones are filled first, so that the others can be closed.
+    shared: Mutex<Vec<Shared>>,
     idle_max: usize,
     idle_timeout: Duration,
+}
+
+/// A connection that was made.
+pub(crate) struct Connection {
+    pub(crate) sender: Sender,
+    /// What was written to it.
+    pub(crate) written: Written,
+    /// What drives it.
+    pub(crate) task: AbortHandle,
+}
+
+/// A connection of several requests, each of which has a clone of `streams`.
+struct Shared {
+    sender: http2::SendRequest<RequestBody>,
+    written: Written,
+    task: AbortHandle,
+    streams: Arc<()>,
+}
+
+impl Shared {
+    fn has_room(&self) -> bool {
+        Arc::strong_count(&self.streams) <= STREAMS_MAX
+    }
+
+    fn connection(&self) -> Connection {
+        Connection {
+            sender: Sender::Http2(self.sender.clone()),
+            written: self.written.clone(),
+            task: self.task.clone(),
+        }
+    }
 }
 
 /// In the order in which they were given back.
@@ -35,16 +75,16 @@ struct Idles {
 }
 
 struct Idle {
-    sender: Sender,
-    written: Written,
+    connection: Connection,
     since: Instant,
 }
 
 /// A connection in use. Given back when its answer has been read to the end.
 pub(crate) struct Lease {
-    pub(crate) sender: Sender,
-    pub(crate) written: Written,
+    connection: Connection,
     pool: Arc<Pool>,
+    /// Its place on a connection of several.
+    _stream: Option<Arc<()>>,
     /// Whether no other request may follow on the connection.
     is_for_one: bool,
 }
@@ -59,15 +99,15 @@ impl Pool {
         }
     }
 
-    /// A connection that is alive, if there is one.
+    /// A connection that is alive and has room, if there is one.
     pub(crate) async fn take(self: &Arc<Self>) -> Option<Lease> {
-        if let Some((sender, written)) = self.shared() {
-            return Some(self.lease(Sender::Http2(sender), written));
+        if let Some(lease) = self.shared() {
+            return Some(lease);
         }
         while let Some(idle) = self.pop() {
             let fresh = idle.since.elapsed() < self.idle_timeout;
-            let mut lease = self.lease(idle.sender, idle.written);
-            let ready = tokio::time::timeout(READY_MAX, lease.sender.ready());
+            let mut lease = self.lease(idle.connection, None);
+            let ready = tokio::time::timeout(READY_MAX, lease.connection.sender.ready());
             if fresh && ready.await == Ok(true) {
                 return Some(lease);
             }
@@ -75,28 +115,50 @@ impl Pool {
         None
     }
 
-    /// A new connection, for use now. An HTTP/2 one serves others at the same time.
-    pub(crate) fn lease(self: &Arc<Self>, sender: Sender, written: Written) -> Lease {
-        if let Sender::Http2(http2) = &sender {
-            *lock(&self.shared) = Some((http2.clone(), written.clone()));
+    /// A new connection, for use now. An HTTP/2 one serves others at the same time, unless another one
+    /// has room for them.
+    pub(crate) fn begin(self: &Arc<Self>, connection: Connection) -> Lease {
+        let Sender::Http2(http2) = &connection.sender else {
+            return self.lease(connection, None);
+        };
+        let new = Shared {
+            sender: http2.clone(),
+            written: connection.written.clone(),
+            task: connection.task.clone(),
+            streams: Arc::default(),
+        };
+        let stream = Arc::clone(&new.streams);
+        let mut shared = lock(&self.shared);
+        if !shared.iter().any(Shared::has_room) {
+            shared.push(new);
         }
+        drop(shared);
+        self.lease(connection, Some(stream))
+    }
+
+    fn lease(self: &Arc<Self>, connection: Connection, stream: Option<Arc<()>>) -> Lease {
         Lease {
-            sender,
-            written,
+            connection,
             pool: Arc::clone(self),
+            _stream: stream,
             is_for_one: false,
         }
     }
 
-    fn shared(&self) -> Option<(http2::SendRequest<RequestBody>, Written)> {
+    fn shared(self: &Arc<Self>) -> Option<Lease> {
         let mut shared = lock(&self.shared);
-        if shared
-            .as_ref()
-            .is_some_and(|(sender, _)| sender.is_closed())
-        {
-            *shared = None;
-        }
-        shared.clone()
+        shared.retain(|one| !one.sender.is_closed());
+        let one = shared.iter().find(|one| one.has_room())?;
+        Some(self.lease(one.connection(), Some(Arc::clone(&one.streams))))
+    }
+
+    /// Lets go of what was needed for a crowd that has gone: all without a request but the first.
+    fn shrink(&self) {
+        let mut place = 0;
+        lock(&self.shared).retain(|one| {
+            place += 1;
+            place == 1 || Arc::strong_count(&one.streams) > 1
+        });
     }
 
     fn pop(&self) -> Option<Idle> {
@@ -147,15 +209,32 @@ async fn close_old(pool: Weak<Pool>, first: Duration) {
 }
 
 impl Lease {
-    /// Takes an HTTP/2 connection out of use for further requests. Any other ends with its lease.
+    pub(crate) fn sender(&self) -> &Sender {
+        &self.connection.sender
+    }
+
+    pub(crate) fn written(&self) -> &Written {
+        &self.connection.written
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<>
+    {
+        self.connection.sender.send(request)
+    }
+
+    /// Takes a connection that has gone silent out of use. What was still to be written to it would
+    /// keep its request, and with it a client's upload, for as long as nobody reads.
     pub(crate) fn discard(self) {
-        let mut shared = lock(&self.pool.shared);
-        if shared
-            .as_ref()
-            .is_some_and(|(_, written)| written.is(&self.written))
-        {
-            *shared = None;
+        if let Sender::Http1(_) = self.connection.sender {
+            self.connection.task.abort();
+            return;
         }
+        let mut shared = lock(&self.pool.shared);
+        shared.retain(|one| !one.written.is(&self.connection.written));
     }
 
     /// The same, for no further request.
@@ -169,19 +248,21 @@ impl Lease {
     /// Gives the connection back for the next request.
     pub(crate) fn give_back(self) {
         let Self {
-            sender,
-            written,
+            connection,
             pool,
+            _stream: stream,
             is_for_one,
         } = self;
-        // An HTTP/2 connection is in the pool already; some keep none at all.
-        let is_done_with = matches!(sender, Sender::Http2(_)) || pool.idle_max == 0 || is_for_one;
-        if sender.is_closed() || is_done_with {
+        if let Some(stream) = stream {
+            drop(stream);
+            pool.shrink();
+            return;
+        }
+        if connection.sender.is_closed() || pool.idle_max == 0 || is_for_one {
             return;
         }
         pool.push(Idle {
-            sender,
-            written,
+            connection,
             since: Instant::now(),
         });
     }

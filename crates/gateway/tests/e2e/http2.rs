@@ -1,20 +1,25 @@
 //! HTTP/2 on either side, and what its errors prove.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http2;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use onlyonce_conformance::http_suite::{Answer, same};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::kit::{
-    Act, Call, Frames, Gateway, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, send_to,
-    soon, until,
+    Act, Call, Frames, Gateway, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, Wire,
+    send_to, soon, until,
 };
 use crate::lost::OK;
 
@@ -369,5 +374,86 @@ async fn any_other_end_of_a_stream_is_unknown() {
             .await
             .assert_problem(409, UNKNOWN);
         assert_eq!(upstream.requests(), 1, "{act:?} was asked again");
+    }
+}
+
+/// An API that speaks HTTP/2 alone and allows a hundred streams: `/big` answers with more than any
+/// window holds, everything else once `crowd` requests have arrived.
+async fn crowded(crowd: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let all = Arc::clone(&arrived);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let arrived = Arc::clone(&all);
+            let service = service_fn(move |request: http::Request<Incoming>| {
+                let arrived = Arc::clone(&arrived);
+                async move { Ok::<_, Infallible>(answer_crowd(request, &arrived, crowd).await) }
+            });
+            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .max_concurrent_streams(100)
+                .serve_connection(TokioIo::new(socket), service);
+            tokio::spawn(connection);
+        }
+    });
+    (address, arrived)
+}
+
+async fn answer_crowd(
+    request: http::Request<Incoming>,
+    arrived: &AtomicUsize,
+    crowd: usize,
+) -> http::Response<Full<Bytes>> {
+    let is_big = request.uri().path() == "/big";
+    drop(request.into_body().collect().await);
+    arrived.fetch_add(1, Ordering::SeqCst);
+    if is_big {
+        return http::Response::new(Full::from(vec![b'x'; 64 << 20]));
+    }
+    until(|| (arrived.load(Ordering::SeqCst) >= crowd).then_some(())).await;
+    let paid = http::Response::builder().status(201);
+    paid.body(Full::from("paid")).expect("an answer")
+}
+
+/// All requests of a worker share a connection, and so its window.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_client_does_not_read_keeps_no_other_answer_back() {
+    let (upstream, arrived) = crowded(0).await;
+    let config = "[upstream]\nhttp2 = true\n[limits]\nworkers = 1";
+    let gateway = Setup::new(upstream).config(config).start().await;
+    send_to(gateway.address, &Call::payment("first")).await;
+    let mut silent = Vec::new();
+    for count in 1..=3 {
+        let mut wire = Wire::connect(gateway.address).await;
+        wire.send("GET /big HTTP/1.1\r\nHost: api.test\r\n\r\n")
+            .await;
+        until(|| (arrived.load(Ordering::SeqCst) > count).then_some(())).await;
+        silent.push(wire);
+    }
+    for number in 0..20 {
+        let answer = send_to(gateway.address, &Call::payment(&format!("k{number}"))).await;
+        assert_eq!(answer.status.as_u16(), 201, "{answer:?}");
+    }
+}
+
+/// A request that waits within a connection for its turn is not known to be unsent when its time is
+/// over. So it never waits there.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_requests_than_a_connection_takes_have_another_one() {
+    const CROWD: usize = 150;
+    let (upstream, arrived) = crowded(1 + CROWD).await;
+    let config = "[upstream]\nhttp2 = true\n[limits]\nworkers = 1";
+    let gateway = Setup::new(upstream).config(config).start().await;
+    let mut asking = JoinSet::new();
+    for number in 0..=CROWD {
+        let (address, call) = (gateway.address, Call::payment(&format!("k{number}")));
+        asking.spawn(async move { send_to(address, &call).await });
+        if number == 0 {
+            until(|| (arrived.load(Ordering::SeqCst) > 0).then_some(())).await;
+        }
+    }
+    while let Some(answer) = asking.join_next().await {
+        assert_eq!(answer.expect("an answer").status.as_u16(), 201);
     }
 }
