@@ -45,6 +45,9 @@ const SAME_STORE: &str = "--from and --to are the same store: nothing was copied
 const OTHER_SECRET: &str = "--to: the keys of this store were, or will be, made with another \
     hashing secret, under which no copied key would be found: copy into an empty store";
 
+const UNUSED: &str = "--from: no gateway has ever used this store: nothing was copied; look for a \
+    mistake in its URL";
+
 const UNMARKED: &str = "--from: this store does not tell which hashing secret its keys were made \
     with: start a gateway on it once, with its own settings, then copy";
 
@@ -91,11 +94,18 @@ pub(crate) async fn run(args: CopyArgs) -> Result<Copied, String> {
         return Err(SAME_STORE.into());
     }
     let after = args.after.as_deref().map(cursor).transpose()?;
+    // To open a folder is to make it.
+    if let StoreUrl::Embedded(folder) = &from
+        && !folder.is_dir()
+    {
+        return Err(UNUSED.into());
+    }
     let copy = Copy {
         from: open("--from", &from).await?,
         to: open("--to", &to).await?,
         shows: !args.json && std::io::stderr().is_terminal(),
     };
+    copy.is_used().await?;
     copy.same_secret().await?;
     copy.are_two().await?;
     copy.carry_marks().await?;
@@ -161,6 +171,16 @@ impl Copy {
             return Err(SAME_STORE.into());
         }
         Ok(())
+    }
+
+    /// A store that nobody has used is another one than was meant. Its secret would be a new one, and
+    /// gateways that start on the copy would know no key.
+    async fn is_used(&self) -> Result<(), String> {
+        let marks = Marks::load(&self.from).await.map_err(reading)?;
+        if marks.is_some() || has_keys(&self.from).await.map_err(reading)? {
+            return Ok(());
+        }
+        Err(UNUSED.into())
     }
 
     /// Ids are made with the store's secret, so both must have the same one.
