@@ -185,10 +185,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 }
                 Ok(Swap::Lost(row)) => row,
                 Err(error) if error.may_have_written() => {
-                    // A version never returns, but no row does.
-                    may_come_late |= expected.is_none();
                     // When the read fails too, the caller must hear that it may be written.
                     let found = self.load(id).await.map_err(|_| error.clone())?;
+                    // A version never returns, but no row does. What has come comes no more.
+                    let came = found.as_ref().map(|row| &row.record) == next.as_ref();
+                    may_come_late |= expected.is_none() && !came;
                     unsure = Some(Tried {
                         error,
                         decision,
