@@ -32,6 +32,11 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How many requests one HTTP/2 connection may have open.
 const STREAMS_MAX: u32 = 256;
 
+/// How much of one upload may wait for an API that does not read, and of all uploads on one connection:
+/// a few that wait must not keep the others of the connection back, which may be other people's.
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
+
 /// How many connections may wait to be accepted; the system has a limit of its own besides. Where
 /// there is no room, clients lose seconds before they try again.
 const BACKLOG: u32 = 8192;
@@ -49,6 +54,8 @@ pub(crate) struct ListenerLimits {
     pub(crate) body_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) answer_timeout: Duration,
+    /// Whether HTTP/2 is spoken.
+    pub(crate) http2: bool,
 }
 
 /// TLS settings that can be replaced while connections come in.
@@ -275,6 +282,9 @@ async fn converse<I, F, Fut, B>(
 
 fn builder(limits: ListenerLimits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
+    if !limits.http2 {
+        builder = builder.http1_only();
+    }
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -287,6 +297,8 @@ fn builder(limits: ListenerLimits) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         // What is queued beyond that only waits, and its time runs.
         .max_send_buf_size(PIECE_BYTES)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))

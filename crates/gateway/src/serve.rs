@@ -85,7 +85,7 @@ impl Gateway {
             &callers,
         );
         let side = admin::start(&config, &engine, watching, operators, &upstream);
-        let proxy = proxy(&config, &engine, upstream, rewriting);
+        let proxy = proxy(&config, &engine, upstream, rewriting.clone());
         let (stop, stopped) = watch::channel(false);
         let (stop_admin, admin_stopped) = watch::channel(false);
         let grace = config.running.drain_grace;
@@ -97,6 +97,7 @@ impl Gateway {
         // What is awaited does not carry the request: it was handed on before.
         let answer = move |mut request: Request<_>| {
             strip_named(request.headers_mut());
+            rewriting.forget_hearsay(&mut request);
             let traced = traces.begin(&mut request);
             let about = ids.name(&mut request);
             let answering: Answering = match proxy::refusal(&request) {
@@ -297,6 +298,8 @@ fn webhooks(
     let receiver = Receiver::new(config, engine.clone(), Arc::clone(counts))?;
     let limits = ListenerLimits {
         connections: config.webhook_listener.connections,
+        // One body at a time for each connection, of which there is a limit: nobody has signed it yet.
+        http2: false,
         ..limits(config)
     };
     let listener = bind("webhooks.listen", address, limits, None)?;
@@ -400,6 +403,7 @@ fn limits(config: &Config) -> ListenerLimits {
         body_timeout: config.limits.body_timeout,
         idle_timeout: config.limits.idle_timeout,
         answer_timeout: config.limits.answer_timeout,
+        http2: true,
     }
 }
 

@@ -43,6 +43,20 @@ impl Checker<'_> {
                  {child:NAME}, or add {principal}",
             );
         }
+        let is_chosen = |place: &Variable| matches!(place, Variable::Body(_) | Variable::Path(_));
+        let is_own = |place: &Variable| {
+            matches!(
+                place,
+                Variable::Operation | Variable::Child(_) | Variable::Principal
+            )
+        };
+        if places().any(is_chosen) && !places().any(is_own) && !has(&Variable::Key) && !one_caller {
+            self.warn(
+                &key("url"),
+                "what the client chose finds whatever else is called so, also another caller's: \
+                 ask by {operation} or {child:NAME}, or add {principal}",
+            );
+        }
         if probe.about.is_none() {
             self.warn(
                 &key("url"),
