@@ -58,6 +58,16 @@ pub(crate) struct ListenerLimits {
     pub(crate) http2: bool,
 }
 
+impl ListenerLimits {
+    fn patience(&self) -> Patience {
+        Patience {
+            head: self.header_timeout,
+            idle: self.idle_timeout,
+            answer: self.answer_timeout,
+        }
+    }
+}
+
 /// TLS settings that can be replaced while connections come in.
 pub(crate) type Tls = watch::Receiver<Arc<rustls::ServerConfig>>;
 
@@ -238,12 +248,7 @@ async fn converse<I, F, Fut, B>(
             Ok::<_, Infallible>(answer.map(|body| open.over(body)))
         }
     });
-    let patience = Patience {
-        head: limits.header_timeout,
-        idle: limits.idle_timeout,
-        answer: limits.answer_timeout,
-    };
-    let stream = Inbound::new(stream, Arc::clone(&talk), patience, place);
+    let stream = Inbound::new(stream, Arc::clone(&talk), limits.patience(), place);
     let builder = builder(limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection.into_owned());
@@ -254,16 +259,15 @@ async fn converse<I, F, Fut, B>(
     let mut connection = poll_fn(|context| {
         // To listen once is enough: this task is woken by it, and whether it was can be seen for
         // less than it takes to listen again at every byte that comes.
-        if !is_ending && (!listens || told.has_changed().unwrap_or(true)) {
-            listens = true;
-            is_ending = stopping.as_mut().poll(context).is_ready();
+        if !is_ending {
+            if !listens || told.has_changed().unwrap_or(true) {
+                listens = true;
+                is_ending = stopping.as_mut().poll(context).is_ready();
+            }
+            is_ending |= talk.is_over();
             if is_ending {
                 connection.as_mut().graceful_shutdown();
             }
-        }
-        if !is_ending && talk.is_over() {
-            is_ending = true;
-            connection.as_mut().graceful_shutdown();
         }
         connection.as_mut().poll(context)
     });
