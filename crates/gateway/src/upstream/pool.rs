@@ -54,7 +54,7 @@ struct Shared {
 
 impl Shared {
     fn has_room(&self) -> bool {
-        Arc::strong_count(&self.streams) <= STREAMS_MAX
+        !self.sender.is_closed() && Arc::strong_count(&self.streams) <= STREAMS_MAX
     }
 
     fn connection(&self) -> Connection {
@@ -237,7 +237,7 @@ impl Lease {
         shared.retain(|one| !one.written.is(&self.connection.written));
     }
 
-    /// The same, for no further request.
+    /// The same connection, for no further request.
     pub(crate) fn for_one(self) -> Self {
         Self {
             is_for_one: true,
