@@ -173,6 +173,9 @@ impl<S: Store, R: Runtime> Drop for Carried<S, R> {
             let result = claiming.await;
             if may_hold_the_key(&result) {
                 inner.release(&id, fence, slot).await;
+            } else {
+                // It executes nothing, and what is still looked for takes nobody's place.
+                drop(slot);
             }
             if result.is_ok_and(|applied| applied.may_come_late) {
                 inner.evict_late(&id, fence).await;

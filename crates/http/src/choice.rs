@@ -3,7 +3,7 @@
 //! Nobody here knows how the API reads a path. Nearly every one takes `//payments` for `/payments`, so
 //! that reading counts like the path itself. What only some take for it (another case, say) leads away
 //! from a route in two cases: to one whose mode is stricter, and from the route for everything to one
-//! with a path of its own that lets no retry do more.
+//! with a path of its own under which the key is the same and no retry may do more.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn read<'a>(
                 }
             }
             Some(Likeness::Spelt) | None => {}
-            Some(Likeness::Decoded | Likeness::Folded) => {
+            Some(Likeness::Decoded | Likeness::Folded | Likeness::Unended) => {
                 others.extend(first(routes, method, &route.pattern.respelt(path)));
             }
         }
@@ -84,13 +84,15 @@ fn first<'a>(routes: &'a [Arc<Route>], method: &Method, path: &str) -> Option<&'
 
 #[cfg(test)]
 mod tests {
-    use onlyonce_core::RouteName;
+    use std::time::Duration;
+
+    use onlyonce_core::{Policy, PolicyBuilder, RouteName, ScopeParts, Upstream};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
 
     use super::*;
-    use crate::{Mode, Pattern, Settle, Statuses};
+    use crate::{Caller, Compare, Mode, Pattern, Settle, Statuses};
 
     const MODES: [Mode; 3] = [Mode::Off, Mode::Observe, Mode::Enforce];
 
@@ -111,6 +113,18 @@ mod tests {
     fn careful(path: &str) -> Arc<Route> {
         let statuses = Statuses::default().set(503..=503, Settle::Unknown);
         route(path, Mode::Enforce, true, statuses)
+    }
+
+    /// `/reports`, but for one choice.
+    fn with_route(change: impl FnOnce(&mut Route)) -> Arc<Route> {
+        let mut route = enforced("/reports");
+        change(Arc::make_mut(&mut route));
+        route
+    }
+
+    fn with(change: impl FnOnce(PolicyBuilder) -> PolicyBuilder) -> Arc<Route> {
+        let policy = change(Policy::builder()).build().unwrap();
+        with_route(|route| route.policy = policy)
     }
 
     fn chosen(routes: &[Arc<Route>], path: &str) -> String {
@@ -152,6 +166,16 @@ mod tests {
             route("/reports", Mode::Observe, true, Statuses::default()),
             Arc::clone(&optional),
             Arc::clone(&retried),
+            with(|policy| policy.retention(Duration::from_secs(60))),
+            with(|policy| policy.upstream(Upstream::Dedupes { reexecute: false })),
+            with(|policy| {
+                policy.scope(ScopeParts {
+                    principal: false,
+                    ..ScopeParts::default()
+                })
+            }),
+            with_route(|route| route.compare = Compare::KeyOnly),
+            with_route(|route| route.caller = Caller::AwsAccessKey),
         ] {
             let routes = [lax, Arc::clone(&rest)];
             for path in ["/Reports", "/reports;v=1", "/reports%2F"] {
@@ -193,7 +217,8 @@ mod tests {
     }
 
     fn routes(segments: &'static [&'static str]) -> impl Strategy<Value = Vec<Arc<Route>>> {
-        let path = (vec(select(segments), 0..3), select(&["", "/{*rest}"][..]))
+        let ends = select(&["", "/", "/{*rest}"][..]);
+        let path = (vec(select(segments), 0..3), ends)
             .prop_map(|(segments, end)| format!("/{}{end}", segments.join("/")))
             .prop_filter("no pattern", |path| Pattern::parse(path).is_ok());
         let one = (path, select(&MODES[..]), any::<bool>(), statuses());
@@ -216,14 +241,20 @@ mod tests {
     const USUAL_NAMES: &[&str] = &["a", "b", "a:b", "é", "{x}"];
     const USUAL_PARTS: &[&str] = &["a", "b", "a:b", "é", "x"];
 
+    /// What some API takes for a slash. Empty segments are gone before dots are resolved, or kept.
+    const SLASHES: [&str; 8] = ["/", "//", "/./", "/x/../", "\\", "%2F", "%5c", "/x;y/..;z/"];
+    const SLASHES_MERGED: [&str; 2] = ["/x//../", "/x/y///..//../"];
+    const SLASHES_KEPT: [&str; 2] = ["//../x/../", "/x//../../"];
+
     /// One way to write a character of a path, or what comes before and after a segment.
-    fn respelt(path: &str, ways: &[u8]) -> String {
+    fn respelt(path: &str, ways: &[u8], merges: bool) -> String {
         let mut ways = ways.iter().copied().cycle();
         let mut respelt = String::new();
+        let own = if merges { SLASHES_MERGED } else { SLASHES_KEPT };
+        let slashes: Vec<_> = SLASHES.into_iter().chain(own).collect();
         for part in path.split('/').skip(1) {
-            let slash = ["/", "//", "/./", "/x/../", "\\", "%2F", "%5c", "/x;y/..;z/"];
             let way = usize::from(ways.next().unwrap_or_default());
-            respelt.push_str(slash.get(way).unwrap_or(&"/"));
+            respelt.push_str(slashes.get(way).unwrap_or(&"/"));
             for character in part.chars() {
                 match ways.next() {
                     Some(0) => {
@@ -264,8 +295,9 @@ mod tests {
             routes in routes(USUAL_NAMES),
             path in path(USUAL_PARTS),
             ways in vec(0..12_u8, 1..20),
+            merges: bool,
         ) {
-            let spelling = respelt(&path, &ways);
+            let spelling = respelt(&path, &ways, merges);
             let (one, other) = (
                 choose(&routes, &Method::POST, &path),
                 choose(&routes, &Method::POST, &spelling),

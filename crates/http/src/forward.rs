@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::Execution;
 use crate::dialect::{Gap, Kind, Template};
+use crate::key::remove_twins;
 
 /// The header that carries a key to the service behind, besides the client's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +76,7 @@ impl ForwardKey {
         });
         // The parts were checked: a key is visible ASCII, and so is a child key.
         if let Ok(value) = HeaderValue::from_str(&text) {
+            remove_twins(headers, &self.header);
             headers.insert(self.header.clone(), value);
         }
     }

@@ -18,7 +18,7 @@ use crate::body::Collected;
 use crate::ending::{End, Ending};
 use crate::service::Guard;
 use crate::settling::Mark;
-use crate::stored::tombstone;
+use crate::stored::{has_body, tombstone};
 use crate::{Body, BoxError, Code, OnReuse, Route, Settle};
 
 /// How long an observed request is watched. What takes longer is over at some other time, which
@@ -163,7 +163,7 @@ impl<S: Store, R: Runtime> Guard<S, R> {
         let (head, body) = response.into_parts();
         let end = match settle {
             Settle::Completed => match tombstone(&head) {
-                None if *method == Method::HEAD => End::Completed,
+                None if !has_body(method, head.status) => End::Completed,
                 None => {
                     let bytes_max = route.response.body_bytes_max;
                     let ending = Ending::new(watcher, &head.headers, bytes_max);

@@ -129,6 +129,7 @@ impl Pattern {
                     alike = alike.max(likeness(literal, part)?);
                 }
                 (Segment::One, Some(part)) if !part.is_empty() => {}
+                (Segment::Literal(end), None) if end.is_empty() => alike = Likeness::Unended,
                 (Segment::Literal(_) | Segment::One, _) => return None,
             }
         }
@@ -139,12 +140,15 @@ impl Pattern {
     pub(crate) fn respelt(&self, path: &str) -> String {
         let mut wanted = self.segments.iter();
         let given = path.strip_prefix('/').unwrap_or(path).split('/');
-        let parts: Vec<_> = given
+        let mut parts: Vec<_> = given
             .map(|part| match wanted.next() {
                 Some(Segment::Literal(literal)) => literal,
                 Some(Segment::One | Segment::Rest) | None => part,
             })
             .collect();
+        if let Some(Segment::Literal(end)) = wanted.next() {
+            parts.push(end);
+        }
         format!("/{}", parts.join("/"))
     }
 
@@ -180,7 +184,7 @@ impl Pattern {
         let path = if self.likeness(path).is_some() {
             path
         } else {
-            let mut usual = readings(path).filter(|reading| reading.usual);
+            let mut usual = readings(path).into_iter().filter(|reading| reading.usual);
             read = usual.find(|reading| self.likeness(&reading.path).is_some())?;
             &read.path
         };
@@ -323,6 +327,8 @@ mod tests {
             ("shop", "/Shops/A/%6frders/1", Some("A")),
             ("shop", "/shops;v=1/a;b/orders/1", None),
             ("shop", "/shops/a;b/orders/1", Some("a;b")),
+            ("shop", "/shops//../a/orders/1", None),
+            ("shop", "/x/../shops/a/orders/1", Some("a")),
             ("shop", "/shops/a%zz/orders/1", None),
             ("shop", "/shops/a%ff/orders/1", None),
             ("other", "/shops/a/orders/1", None),

@@ -142,12 +142,16 @@ impl Route {
         self.methods.is_empty() || self.methods.iter().any(same)
     }
 
-    /// Whether some request may run again, or unguarded, that may not under the other route.
+    /// Whether under this route some request may run again, run unguarded, or get another's answer
+    /// where it may not under the other one. A key that may be another one is as good as none.
     pub(crate) fn allows_more_than(&self, other: &Self) -> bool {
-        let reexecutes =
-            |route: &Self| route.policy.upstream() == Upstream::Dedupes { reexecute: true };
+        let (upstream, opaque) = (self.policy.upstream(), Upstream::default());
         (other.key.required && !self.key.required)
-            || (reexecutes(self) && !reexecutes(other))
+            || self.caller != other.caller
+            || self.compare != other.compare
+            || self.policy.scope() != other.policy.scope()
+            || self.policy.retention() < other.policy.retention()
+            || (upstream != opaque && upstream != other.policy.upstream())
             || self.statuses.allow_more_than(&other.statuses)
     }
 }
@@ -297,6 +301,15 @@ mod tests {
             ("/payments", "/\\payments"),
             ("/payments", "/x%5C..%5CPayments"),
             ("/payments/{id}", "/payments%2F1"),
+            ("/payments/", "/payments"),
+            ("/payments/", "//Payments/"),
+            ("/payments/", "/payments/;v=1"),
+            ("/payments/", "/payments%2F"),
+            ("/payments/{id}/", "/x/../payments/1/"),
+            ("/v1/payments", "/v1//../payments"),
+            ("/v1/payments", "/v1/\\../payments"),
+            ("/payments", "/x;%2Fy/..%2F..%2Fpayments"),
+            ("/a;b", "/\\a;b"),
         ] {
             for default in [Mode::Off, Mode::Observe, Mode::Enforce] {
                 let routes = routes(&[(pattern, Mode::Enforce)], default);

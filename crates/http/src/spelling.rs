@@ -14,6 +14,8 @@ pub(crate) enum Likeness {
     Decoded,
     /// The same but for case.
     Folded,
+    /// Of whole paths: the same but for a slash that is missing at the end.
+    Unended,
 }
 
 /// How alike two segments are, if they are.
@@ -148,17 +150,64 @@ pub(crate) struct Reading {
 }
 
 /// The other readings of a path that is spelt unusually, the nearest first.
-pub(crate) fn readings(path: &str) -> impl Iterator<Item = Reading> {
-    let usual = plain(path).map(|path| Reading { path, usual: true });
-    let is_plain = is_plain(path);
-    let odd = [without_parameters, with_all_separators];
-    let odd = odd.into_iter().filter(move |_| !is_plain);
-    let odd = odd.filter_map(move |read| {
-        let read = read(path)?;
-        let path = plain(&read).unwrap_or(read);
-        Some(Reading { path, usual: false })
-    });
-    usual.into_iter().chain(odd)
+pub(crate) fn readings(path: &str) -> Vec<Reading> {
+    let mut readings = Vec::new();
+    if is_plain(path) {
+        return readings;
+    }
+    let mut add = |read: String, usual| {
+        let is_known = |known: &Reading| known.path == read;
+        if read != path && !readings.iter().any(is_known) {
+            readings.push(Reading { path: read, usual });
+        }
+    };
+    add(normalized(path, Empty::Dropped), true);
+    for read in servers(path) {
+        add(normalized(&read, Empty::Dropped), false);
+        add(normalized(&read, Empty::Kept), false);
+    }
+    readings
+}
+
+/// A path as the parts of a server may hand it on before anybody resolves its dots: without the
+/// parameters of segments, with decoded separators, or both, in either order.
+fn servers(path: &str) -> Vec<String> {
+    let mut servers = vec![path.to_owned()];
+    if path.contains([';', '\\', '%']) {
+        let (named, separated) = (without_parameters(path), with_all_separators(path));
+        let parted = separated.replace("%3B", ";").replace("%3b", ";");
+        let both = [without_parameters(&parted), with_all_separators(&named)];
+        servers.extend([named, separated]);
+        servers.extend(both);
+        servers.dedup();
+    }
+    servers
+}
+
+/// What becomes of empty segments while `..` is resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    /// They are gone before, as where slashes are merged first: `/v1//..` is `/`.
+    Dropped,
+    /// They are segments like others until then (RFC 3986, 5.2.4): `/v1//..` is `/v1/`.
+    Kept,
+}
+
+/// A path with the escapes of unreserved characters decoded, dots resolved, and without empty
+/// segments.
+fn normalized(path: &str, empty: Empty) -> String {
+    let decoded = unreserved(path);
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in decoded.split('/') {
+        match segment {
+            "." => {}
+            "" if empty == Empty::Dropped => {}
+            ".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+    }
+    segments.retain(|segment| !segment.is_empty());
+    format!("/{}", segments.join("/"))
 }
 
 /// The usual spelling of a path: escapes of unreserved characters decoded, dot segments resolved,
@@ -170,17 +219,7 @@ pub(crate) fn plain(path: &str) -> Option<String> {
     if is_plain(path) {
         return None;
     }
-    let decoded = unreserved(path);
-    let mut segments: Vec<&str> = Vec::new();
-    for segment in decoded.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            other => segments.push(other),
-        }
-    }
-    let plain = format!("/{}", segments.join("/"));
-    (plain != path).then_some(plain)
+    Some(normalized(path, Empty::Dropped)).filter(|plain| plain != path)
 }
 
 /// Whether a path has certainly one reading: for nearly every request, without an allocation.
@@ -212,30 +251,18 @@ fn unreserved(path: &str) -> String {
 }
 
 /// A path as servlets read it: a segment ends where its `;parameters` begin.
-fn without_parameters(path: &str) -> Option<String> {
+fn without_parameters(path: &str) -> String {
     let name = |segment: &str| segment.split(';').next().unwrap_or_default().to_owned();
     let names: Vec<_> = path.split('/').map(name).collect();
-    path.contains(';').then(|| names.join("/"))
+    names.join("/")
 }
 
 /// A path as it is read where escapes are decoded before it is taken apart, or a backslash is
 /// taken for a slash.
-fn with_all_separators(path: &str) -> Option<String> {
-    let spellings = [
-        ("%2F", "/"),
-        ("%2f", "/"),
-        ("%5C", "/"),
-        ("%5c", "/"),
-        ("\\", "/"),
-        ("%3B", ";"),
-        ("%3b", ";"),
-    ];
-    let is_there = |(written, _): &(&str, &str)| path.contains(written);
-    spellings.iter().any(is_there).then(|| {
-        let read = |path: String, (written, meant): &(&str, &str)| path.replace(written, meant);
-        let read = spellings.iter().fold(path.to_owned(), read);
-        without_parameters(&read).unwrap_or(read)
-    })
+fn with_all_separators(path: &str) -> String {
+    let spellings = ["%2F", "%2f", "%5C", "%5c", "\\"];
+    let read = |path: String, written: &&str| path.replace(written, "/");
+    spellings.iter().fold(path.to_owned(), read)
 }
 
 #[cfg(test)]
@@ -276,7 +303,7 @@ mod tests {
     #[test]
     fn a_usual_path_has_no_other_reading() {
         for path in ["/", "/payments", "/payments/1", "/é", "/A:b@c+d"] {
-            assert_eq!(readings(path).next(), None, "{path}");
+            assert_eq!(readings(path), [], "{path}");
         }
     }
 
@@ -287,11 +314,15 @@ mod tests {
             ("/x/..;/a", &["/a"]),
             ("/a%2Fb", &["/a/b"]),
             ("/\\a%5cb/", &["/\\a%5cb", "/a/b"]),
-            ("/a;x%3By", &["/a", "/a"]),
-            ("/x\\..\\a%3Bb", &["/a"]),
+            ("/a;x%3By", &["/a"]),
+            ("/x\\..\\a%3Bb", &["/a%3Bb", "/a"]),
+            ("/\\a;b", &["/\\a", "/a;b", "/a"]),
+            ("/x;%2Fy/..%2Fa", &["/x/..%2Fa", "/x;/a", "/x/a", "/a"]),
+            ("/a//../b", &["/b", "/a/b"]),
+            ("/a/\\../b", &["/b", "/a/b"]),
             ("/a%252Fb", &[]),
         ] {
-            let read: Vec<_> = readings(path).map(|reading| reading.path).collect();
+            let read: Vec<_> = readings(path).into_iter().map(|one| one.path).collect();
             assert_eq!(read, expected, "{path}");
         }
     }

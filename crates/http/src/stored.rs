@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::response::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use onlyonce_core::{HeaderBlock, StoredResponse, TombstoneReason};
 
 /// Marks a replayed response.
@@ -129,6 +129,11 @@ pub(crate) fn tombstone(head: &Parts) -> Option<TombstoneReason> {
         return Some(TombstoneReason::NotStorable);
     }
     is_event_stream(&head.headers).then_some(TombstoneReason::Stream)
+}
+
+/// Whether an answer has a body, whatever length its head announces (RFC 9112, 6.3).
+pub(crate) fn has_body(method: &Method, status: StatusCode) -> bool {
+    *method != Method::HEAD && status != StatusCode::NO_CONTENT
 }
 
 /// Whether an answer is a stream of events, by its media type without the parameters. Such an

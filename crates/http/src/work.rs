@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::body::{Collected, collect};
 use crate::service::{Content, Guard};
-use crate::stored::tombstone;
+use crate::stored::{has_body, tombstone};
 use crate::{Body, BoxError, Execution, Problem, Route, Settle};
 
 /// What the work gives its caller.
@@ -199,8 +199,7 @@ where
 /// Whether a body is as long as its head announced. A shorter one ended early, whatever its end
 /// looked like.
 fn is_whole(method: &Method, head: &response::Parts, body_bytes: usize) -> bool {
-    // These have none, whatever their heads say (RFC 9112, 6.3).
-    let has_body = *method != Method::HEAD && head.status != StatusCode::NO_CONTENT;
+    let has_body = has_body(method, head.status);
     let announced = head.headers.get(header::CONTENT_LENGTH);
     match announced.map(HeaderValue::to_str) {
         Some(length) if has_body => length.is_ok_and(|length| length.parse() == Ok(body_bytes)),

@@ -273,6 +273,20 @@ async fn a_whole_answer_is_whole_however_its_end_looks() {
         let reports = reports_of(headers, parts, |_| {}).await;
         assert_eq!(reports, [EXECUTE, REPLAY], "{headers:?} {parts:?}");
     }
+    // What never has a body is complete with its head.
+    let (config, reports) = observing(|_| {});
+    let empty = async || {
+        (
+            StatusCode::NO_CONTENT,
+            [("content-length", "5")],
+            Body::empty(),
+        )
+    };
+    let router = guard(Router::new().fallback(empty), config).await;
+    for report in [EXECUTE, REPLAY] {
+        ask(&router, post("k")).await;
+        assert_eq!(reports.next().await, report);
+    }
     // Bodies that say themselves that they are over are not looked at any more.
     let (config, reports) = observing(|route| route.methods.push(Method::HEAD));
     let router = guard(Router::new().fallback(|| async { "paid" }), config).await;

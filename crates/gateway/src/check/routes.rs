@@ -213,6 +213,15 @@ impl Checker<'_> {
             );
         }
         self.forgotten_by_profile(route, key);
+        let respelt = profile.takes_keys_in_any_spelling() && route.forward_key.is_none();
+        if route.upstream == UpstreamKind::Dedupes && respelt {
+            self.warn(
+                &key("upstream"),
+                "the API gets every key without quotes, however clients write it: if it reads keys as \
+                 structured fields, in quotes, use a profile whose key has `syntax = \"structured\"`; if \
+                 not, `syntax = \"bare\"` says so",
+            );
+        }
         if profile.trusts_callers() && self.config.principal.source == Source::Authorization {
             self.warn(
                 &key("profile"),
