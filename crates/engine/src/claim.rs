@@ -8,11 +8,13 @@
 //! row, and finds none once the key was rejected. So what it may leave is looked for, and removed.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use onlyonce_core::{Command, Decision, Fence, RecordId};
 use onlyonce_store::Store;
 
@@ -29,6 +31,10 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The longest between two looks for a write that may still appear: there may be many of them.
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// How many late writes are looked for at once: some hundred reads a second, for a store that is in
+/// trouble already.
+pub(crate) const LATE_LOOKS_MAX: usize = 1000;
 
 /// A claim under way. Polled by the caller; finished by a task if the caller drops it.
 struct Carried<S: Store, R: Runtime> {
@@ -60,60 +66,65 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             claiming: Some(claiming),
         }
         .await;
-        if result.is_err() && may_hold_the_key(&result) {
-            self.give_back(id, fence, slot.take());
-        }
-        if result.as_ref().is_ok_and(is_told_and_may_come_late) {
-            self.remove_late(id, fence);
+        let left = Left::by(&result);
+        let executes = matches!(&result, Ok(applied) if applied.decision == Decision::Execute);
+        if !executes && left != Left::NOTHING {
+            let unused = slot.take_if(|_| result.is_err());
+            self.take_back(id, fence, unused, left);
         }
         // The slot leaves with the first result, and there is only one.
         Ok((result?, slot.ok_or(EngineError::ShuttingDown)?))
     }
 
-    /// Releases a key under `fence`, if it is held under it, in a task of its own, for which a
-    /// drain waits.
-    fn give_back(self: &Arc<Self>, id: RecordId, fence: Fence, slot: Option<Slot>) {
+    /// Takes back what a claim left under a fence that nobody executes under, in a task of its own,
+    /// for which a drain waits.
+    fn take_back(self: &Arc<Self>, id: RecordId, fence: Fence, slot: Option<Slot>, left: Left) {
         let inner = Arc::clone(self);
         self.runtime
-            .spawn(async move { inner.release(&id, fence, slot).await });
+            .spawn(async move { inner.look_for(&id, fence, slot, left).await });
+    }
+
+    /// Removes what a late write leaves after the work did nothing.
+    pub(crate) fn remove_late(self: &Arc<Self>, id: RecordId, fence: Fence) {
+        self.take_back(id, fence, None, Left::LATE);
     }
 
     /// A write that was given up may still be on its way: a commit that waits for a standby or a
     /// disk appears when that is over. So while the key is not held under the fence it is looked at
     /// again; the slot is given back meanwhile, as nothing is known to run.
-    async fn release(&self, id: &RecordId, fence: Fence, slot: Option<Slot>) {
-        let is_back = |decision| decision != Decision::Fenced;
-        self.undo(id, &Command::Release { fence }, slot, is_back)
+    async fn look_for(&self, id: &RecordId, fence: Fence, slot: Option<Slot>, left: Left) {
+        let patience = self.config.settle_patience;
+        let deadline = self.runtime.elapsed().saturating_add(patience);
+        if left.may_hold {
+            let is_back = |decision| decision != Decision::Fenced;
+            self.undo(deadline, id, &Command::Release { fence }, slot, is_back)
+                .await;
+        } else {
+            drop(slot);
+        }
+        if !left.may_come_late {
+            return;
+        }
+        // Where there is no place, what arrives waits for the end of its lease.
+        let Ok(_place) = self.late_looks.try_acquire() else {
+            return;
+        };
+        // Removes and does not release: such a write found no row, and the next payload may be a mended
+        // one. No look is the last one before the patience ends: there may be several such writes, and
+        // the row that keeps them away may go.
+        self.undo(deadline, id, &Command::Evict { fence }, None, |_| false)
             .await;
     }
 
-    /// Removes what a late write leaves under a fence that nobody executes under (any more), in a task
-    /// of its own. Removes and not releases: it found no row, and the next payload may be a mended one.
-    pub(crate) fn remove_late(self: &Arc<Self>, id: RecordId, fence: Fence) {
-        let inner = Arc::clone(self);
-        self.runtime
-            .spawn(async move { inner.evict_late(&id, fence).await });
-    }
-
-    /// No look is the last one before the patience ends: there may be several such writes, and the
-    /// row that keeps them away may go.
-    async fn evict_late(&self, id: &RecordId, fence: Fence) {
-        self.undo(id, &Command::Evict { fence }, None, |_| false)
-            .await;
-    }
-
-    /// Sends the command until `is_done`, for as long as the patience allows.
+    /// Sends the command until `is_done`, or the deadline.
     async fn undo(
         &self,
+        deadline: Duration,
         id: &RecordId,
         command: &Command,
         mut slot: Option<Slot>,
         is_done: impl Fn(Decision) -> bool,
     ) {
-        let deadline = self
-            .runtime
-            .elapsed()
-            .saturating_add(self.config.settle_patience);
         let mut pause = RETRY_PAUSE_MIN;
         loop {
             let pause_max = match self.apply_until(deadline, id, command, Start::Read).await {
@@ -165,26 +176,50 @@ impl<S: Store, R: Runtime> Drop for Carried<S, R> {
         };
         let (id, fence, slot) = (self.id, self.fence, Some(slot));
         let Some(claiming) = self.claiming.take() else {
-            self.inner.give_back(id, fence, slot);
+            self.inner.take_back(id, fence, slot, Left::UNSURE);
             return;
         };
         let inner = Arc::clone(&self.inner);
         self.inner.runtime.spawn(async move {
-            let result = claiming.await;
-            if may_hold_the_key(&result) {
-                inner.release(&id, fence, slot).await;
-            } else {
-                // It executes nothing, and what is still looked for takes nobody's place.
-                drop(slot);
-            }
-            if result.is_ok_and(|applied| applied.may_come_late) {
-                inner.evict_late(&id, fence).await;
-            }
+            let result = AssertUnwindSafe(claiming).catch_unwind().await;
+            let left = result.map_or(Left::UNSURE, |result| Left::by(&result));
+            inner.look_for(&id, fence, slot, left).await;
         });
     }
 }
 
-/// Whether a claim that executes nothing left a write on the way. If it executes, its end counts.
-fn is_told_and_may_come_late(applied: &Applied) -> bool {
-    applied.may_come_late && applied.decision != Decision::Execute
+/// What a claim may have left in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Left {
+    /// It may hold the key.
+    may_hold: bool,
+    /// A write of it that was given up may still arrive.
+    may_come_late: bool,
+}
+
+impl Left {
+    const NOTHING: Self = Self {
+        may_hold: false,
+        may_come_late: false,
+    };
+    const LATE: Self = Self {
+        may_hold: false,
+        may_come_late: true,
+    };
+    const UNSURE: Self = Self {
+        may_hold: true,
+        may_come_late: true,
+    };
+
+    fn by(result: &Result<Applied, EngineError>) -> Self {
+        let may_hold = may_hold_the_key(result);
+        Self {
+            may_hold,
+            may_come_late: match result {
+                Ok(applied) => applied.may_come_late,
+                // Of several writes only the last one is known.
+                Err(_) => may_hold,
+            },
+        }
+    }
 }

@@ -16,6 +16,7 @@ use onlyonce_store::{Store, StoreError, Version};
 use tokio::sync::Semaphore;
 
 use crate::apply::Start;
+use crate::claim::LATE_LOOKS_MAX;
 use crate::clock::ClockEstimate;
 use crate::estranged::Estranged;
 use crate::event::Contained;
@@ -94,6 +95,8 @@ pub(crate) struct Inner<S, R> {
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) turns: Turns,
     pub(crate) unreadable: Unreadable,
+    /// A place for each key whose late writes are looked for.
+    pub(crate) late_looks: Semaphore,
 }
 
 impl<S: Store> Engine<S> {
@@ -434,6 +437,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             tasks: Arc::new(Tasks::new(config.executions_max)),
             turns: Turns::new(config.probes_max, sweep::rows_max(&config)),
             unreadable: Unreadable::default(),
+            late_looks: Semaphore::new(LATE_LOOKS_MAX),
             runtime,
         });
         if self.background {

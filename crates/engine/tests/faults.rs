@@ -257,6 +257,35 @@ async fn a_claim_that_is_written_after_it_was_told_of_another_is_removed() {
     arrives_and_is_removed(&store, &engine).await;
 }
 
+/// Two writes of one claim were on their way. The first to arrive is given back, and the row goes with
+/// a rejected retry; then the second finds none.
+#[tokio::test]
+async fn a_claim_that_is_written_twice_after_it_was_given_up_leaves_nothing() {
+    let store = Faulty {
+        cheap_reads: true,
+        ..Faulty::default()
+    };
+    let engine = patient(&store).await;
+    store.fail(&[Fault::WrittenLate, Fault::WrittenLate, Fault::Unavailable]);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let claim = engine.guard("pay", ANYBODY, "k");
+    assert!(claim.run(b"", counted(&runs, "ch_1")).await.is_err());
+    let second = store.late.lock().unwrap().pop();
+    store.arrive().await;
+    eventually("the key is released", async || {
+        kinds(&store.store).await == [StateKind::Released]
+    })
+    .await;
+    let rejecting = |_| {
+        let outcome = Outcome::Rejected;
+        std::future::ready(Finished { outcome, value: () })
+    };
+    let retry = engine.guard("pay", ANYBODY, "k").run(b"", rejecting).await;
+    assert_eq!(name(&retry.unwrap()), "executed");
+    store.late.lock().unwrap().extend(second);
+    arrives_and_is_removed(&store, &engine).await;
+}
+
 /// "May have written": the claim must find its own row, not refuse itself with a 409.
 #[tokio::test]
 async fn a_claim_whose_acknowledgement_was_lost_still_executes_once() {

@@ -10,6 +10,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use common::{
     ANYBODY, Fault, Faulty, body, config_where, counted, eventually, faulty, kinds, name,
@@ -66,4 +67,21 @@ async fn a_claim_that_panics_in_the_store_is_given_back() {
     let retry = guard.run(b"", counted(&runs, "ch_1")).await;
     assert_eq!(name(&retry.unwrap()), "executed");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// The same when it goes on without its caller.
+#[tokio::test]
+async fn a_claim_that_panics_in_the_store_after_its_caller_left_is_given_back() {
+    let (store, runs) = (Faulty::default(), Arc::new(AtomicUsize::new(0)));
+    let engine = faulty(&store).await;
+    store.fail(&[Fault::Hangs, Fault::WrittenThenPanics]);
+    let claim = engine.guard("pay", ANYBODY, "k");
+    let asking = claim.run(b"", counted(&runs, "ch_1"));
+    let waited = tokio::time::timeout(Duration::from_millis(5), asking).await;
+    assert!(waited.is_err(), "the claim hangs");
+    eventually("the key is released", async || {
+        kinds(&store.store).await == [StateKind::Released]
+    })
+    .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
