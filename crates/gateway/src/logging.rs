@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use onlyonce_core::{Decision, RecordId};
 use onlyonce_engine::{Event, Observer};
@@ -15,7 +16,18 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::LogFormat;
+use crate::log_lines::{Drain, Lines};
 use crate::request_id::About;
+
+/// What is still to be written, once logging has started.
+static DRAIN: OnceLock<Drain> = OnceLock::new();
+
+/// Writes what has been logged so far. To be called before the process ends.
+pub(crate) fn end() {
+    if let Some(drain) = DRAIN.get() {
+        drain.wait();
+    }
+}
 
 /// Starts logging to standard error.
 ///
@@ -25,13 +37,14 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(level).map_err(|error| format!("log.level: {error}"))?;
     // Colours are for a terminal; in a file or a journal they are noise in every line.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (lines, drain) = Lines::start(std::io::stderr()).map_err(|error| error.to_string())?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colours)
         // A line that cannot be written is lost. To say so on standard error, where it could not be
         // written, would panic, wherever the line was: in an execution, or in the store's writer.
         .log_internal_errors(false)
-        .with_writer(std::io::stderr);
+        .with_writer(move || lines.clone());
     let started = match format {
         LogFormat::Text => builder
             .fmt_fields(PlainFields)
@@ -48,6 +61,7 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
             })
             .try_init(),
     };
+    let _ = DRAIN.set(drain);
     started.map_err(|error| error.to_string())
 }
 

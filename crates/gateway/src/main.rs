@@ -29,6 +29,7 @@ mod framing;
 mod handles;
 mod inbound;
 mod listener;
+mod log_lines;
 mod logging;
 mod observers;
 mod operate;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.to_string()),
     };
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         match cli.command {
             Command::Serve(args) => serve(args).await,
             Command::Demo(args) => Box::pin(demo::run(args)).await,
@@ -87,7 +88,9 @@ fn main() -> ExitCode {
             Command::Keys(args) => report(operate::keys(args).await),
             Command::Dlq(args) => report(operate::dlq(args).await),
         }
-    })
+    });
+    logging::end();
+    code
 }
 
 async fn serve(args: ServeArgs) -> ExitCode {

@@ -19,6 +19,7 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+use crate::logging;
 use crate::processors::Processor;
 
 thread_local! {
@@ -85,6 +86,7 @@ impl Worker {
             let serve = AssertUnwindSafe(|| drop(runtime.block_on(ended)));
             if catch_unwind(serve).is_err() {
                 tracing::error!(number, "a worker failed, and the process with it");
+                logging::end();
                 std::process::abort();
             }
         })?;

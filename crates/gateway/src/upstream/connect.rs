@@ -12,17 +12,15 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-use super::failure::{Failure, describe};
+use super::Sender;
+use super::failure::describe;
 use super::io::{Counted, Written};
 use super::pool::Connection;
-use super::{RequestBody, Sender};
+use super::shares::{Crowd, Placed};
 
 /// An HTTP/2 connection serves everybody: one that died silently must be noticed soon.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How much of one answer may wait for a client that does not read.
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// More than all streams together have: what one client does not read must not keep the answers of
 /// others back.
@@ -41,17 +39,18 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// A new connection, ready for a request. Whatever fails here, nothing was sent.
-    pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
-        let connecting = tokio::time::timeout(self.timeout, self.establish());
-        let never = |why: String| Failure::NeverSent(format!("{}:{}: {why}", self.host, self.port));
+    /// A new connection, ready for a request, or why there is none. Whatever fails here, nothing was
+    /// sent.
+    pub(crate) async fn connect(&self, crowd: Crowd) -> Result<Connection, String> {
+        let connecting = tokio::time::timeout(self.timeout, self.establish(crowd));
+        let never = |why: String| format!("{}:{}: {why}", self.host, self.port);
         match connecting.await {
             Ok(result) => result.map_err(never),
             Err(_) => Err(never(format!("no connection within {:?}", self.timeout))),
         }
     }
 
-    async fn establish(&self) -> Result<Connection, String> {
+    async fn establish(&self, crowd: Crowd) -> Result<Connection, String> {
         let address = (self.host.as_str(), self.port);
         let stream = TcpStream::connect(address)
             .await
@@ -61,7 +60,7 @@ impl Connector {
         let written = Written::default();
         let stream = Counted::new(stream, written.clone());
         let (sender, task) = match &self.tls {
-            None => self.handshake(stream).await?,
+            None => self.handshake(stream, crowd).await?,
             Some(tls) => {
                 let name = self
                     .host
@@ -76,7 +75,7 @@ impl Connector {
                 if self.http2 && agreed != Some(b"h2") {
                     return Err("it did not agree to HTTP/2: set upstream.http2 = false".into());
                 }
-                self.handshake(stream).await?
+                self.handshake(stream, crowd).await?
             }
         };
         Ok(Connection {
@@ -86,7 +85,7 @@ impl Connector {
         })
     }
 
-    async fn handshake<I>(&self, stream: I) -> Result<(Sender, AbortHandle), String>
+    async fn handshake<I>(&self, stream: I, crowd: Crowd) -> Result<(Sender, AbortHandle), String>
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -94,20 +93,18 @@ impl Connector {
         if self.http2 {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
-                .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                .initial_stream_window_size(crowd.stream_window_bytes())
                 .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
                 .timer(TokioTimer::new())
                 .keep_alive_interval(KEEP_ALIVE_EVERY)
                 .keep_alive_timeout(KEEP_ALIVE_PATIENCE)
                 .keep_alive_while_idle(true);
-            let shaken = builder.handshake::<_, RequestBody>(stream).await;
+            let shaken = builder.handshake::<_, Placed>(stream).await;
             let (sender, connection) = shaken.map_err(|error| describe(&error))?;
             let task = tokio::spawn(async move { drop(connection.await) });
             return Ok((Sender::Http2(sender), task.abort_handle()));
         }
-        let shaken = http1::Builder::new()
-            .handshake::<_, RequestBody>(stream)
-            .await;
+        let shaken = http1::Builder::new().handshake::<_, Placed>(stream).await;
         let (sender, connection) = shaken.map_err(|error| describe(&error))?;
         let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
         Ok((Sender::Http1(sender), task.abort_handle()))

@@ -8,6 +8,7 @@ mod connect;
 mod failure;
 mod io;
 mod pool;
+mod shares;
 
 use std::future::Future;
 use std::pin::pin;
@@ -30,6 +31,7 @@ pub(crate) use failure::Failure;
 use failure::Sent;
 use io::Written;
 use pool::{Lease, Pool};
+use shares::{Crowd, Placed};
 
 use crate::forward::rename;
 use crate::workers;
@@ -46,8 +48,8 @@ type Unsent = Option<Box<Request<RequestBody>>>;
 
 /// The sending half of a connection.
 pub(crate) enum Sender {
-    Http1(http1::SendRequest<RequestBody>),
-    Http2(http2::SendRequest<RequestBody>),
+    Http1(http1::SendRequest<Placed>),
+    Http2(http2::SendRequest<Placed>),
 }
 
 impl Sender {
@@ -68,8 +70,8 @@ impl Sender {
     /// Sends a request. It is handed over here, so that the future does not carry it.
     fn send(
         &mut self,
-        request: Request<RequestBody>,
-    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<>
+        request: Request<Placed>,
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Placed>>>> + use<>
     {
         match self {
             Self::Http1(sender) => Either::Left(sender.try_send_request(request)),
@@ -194,7 +196,12 @@ impl Upstream {
         handed: &Handed,
     ) -> Result<Response<AnswerBody>, Failure> {
         let mut unreached = Failure::NeverSent("no upstream address is configured".into());
-        for address in self.candidates() {
+        let mut tried = Vec::new();
+        for (number, address) in self.candidates() {
+            // One that was well when it was tried is none of those that are left for last.
+            if tried.contains(&number) {
+                continue;
+            }
             match self.send_to(address, request, handed).await {
                 Ok(response) => return Ok(response),
                 Err((failure, Some(unsent))) => {
@@ -202,6 +209,7 @@ impl Upstream {
                         .down_until
                         .store(self.millis(self.down_for), Ordering::Relaxed);
                     address.set_error(Some(failure.to_string()));
+                    tried.push(number);
                     (unreached, request) = (failure, unsent);
                 }
                 Err((failure, None)) => return Err(failure),
@@ -218,16 +226,19 @@ impl Upstream {
         })
     }
 
-    /// The addresses to try: those that are well in turn, then, as a last resort, the others.
-    fn candidates(&self) -> impl Iterator<Item = &Address> {
+    /// The addresses to try, with their numbers: those that are well in turn, then, as a last resort,
+    /// the others.
+    fn candidates(&self) -> impl Iterator<Item = (usize, &Address)> {
         let (count, now) = (self.addresses.len().max(1), self.millis(Duration::ZERO));
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let in_turn = (0..count).filter_map(move |at| self.addresses.get((first + at) % count));
-        let is_well = move |address: &&Address| address.down_until.load(Ordering::Relaxed) <= now;
-        in_turn
-            .clone()
-            .filter(is_well)
-            .chain(in_turn.filter(move |address| !is_well(address)))
+        let numbered = self.addresses.iter().enumerate();
+        let in_turn = numbered
+            .cycle()
+            .skip(first % count)
+            .take(self.addresses.len());
+        let is_well = move |address: &Address| address.down_until.load(Ordering::Relaxed) <= now;
+        let well = in_turn.clone().filter(move |(_, address)| is_well(address));
+        well.chain(in_turn.filter(move |(_, address)| !is_well(address)))
     }
 
     fn millis(&self, ahead: Duration) -> u64 {
@@ -248,21 +259,26 @@ impl Upstream {
         if let Some(name) = &address.connector.name {
             rename(&mut request, name);
         }
-        // A pooled connection may turn out closed before anything was sent on it.
-        while let Some(lease) = pool.take().await {
+        let crowd = Crowd::of(&request);
+        loop {
+            let lease = match pool.take(crowd).await {
+                Some(lease) => lease,
+                // Boxed: connecting is rare and large, and would make every request's future as large.
+                None => match Box::pin(pool.connect(crowd, &address.connector)).await {
+                    Ok(lease) => {
+                        address.down_until.store(0, Ordering::Relaxed);
+                        address.set_error(None);
+                        lease
+                    }
+                    Err(failure) => return Err((failure, Some(request))),
+                },
+            };
+            let is_new = lease.is_new();
             match self.send_on(lease, request, handed).await {
-                Err((Failure::NeverSent(_), Some(unsent))) => request = unsent,
+                // A pooled connection may turn out closed before anything was sent on it.
+                Err((Failure::NeverSent(_), Some(unsent))) if !is_new => request = unsent,
                 result => return result,
             }
-        }
-        // Boxed: connecting is rare and large, and would make every request's future as large.
-        match Box::pin(address.connector.connect()).await {
-            Ok(connection) => {
-                address.down_until.store(0, Ordering::Relaxed);
-                address.set_error(None);
-                self.send_on(pool.begin(connection), request, handed).await
-            }
-            Err(failure) => Err((failure, Some(request))),
         }
     }
 
@@ -299,7 +315,8 @@ impl Upstream {
                     // The connection never took it.
                     handed.set(false);
                     let text = failure::describe(error.error());
-                    return Err((Failure::NeverSent(text), Some(Box::new(unsent))));
+                    let unsent = Box::new(unsent.map(Placed::into_body));
+                    return Err((Failure::NeverSent(text), Some(unsent)));
                 }
                 let wrote = lease.written().bytes() != before;
                 let sent = if shared {

@@ -11,26 +11,25 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http2};
+use hyper::client::conn::TrySendError;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::connect::Connector;
+use super::failure::Failure;
 use super::io::Written;
+use super::shares::{Crowd, Place, Placed, Shares};
 use super::{RequestBody, Sender};
 
 /// How long a connection may take to end its last request. It has ended but for a moment; one
 /// that has not is left alone.
 const READY_MAX: Duration = Duration::from_millis(100);
 
-/// How many requests one HTTP/2 connection has at once. RFC 9113 asks servers to allow no fewer. One
-/// more would wait within the connection, and whether it was sent when its time is over nobody knows.
-const STREAMS_MAX: usize = 100;
-
-/// The idle connections of one address, of one worker.
+/// The connections of one address, of one worker.
 pub(crate) struct Pool {
     idle: Mutex<Idles>,
-    /// HTTP/2 connections. The first ones are filled first, so that the others can be closed.
-    shared: Mutex<Vec<Shared>>,
+    executions: Shares,
+    passing: Shares,
     idle_max: usize,
     idle_timeout: Duration,
 }
@@ -42,28 +41,6 @@ pub(crate) struct Connection {
     pub(crate) written: Written,
     /// What drives it.
     pub(crate) task: AbortHandle,
-}
-
-/// A connection of several requests, each of which has a clone of `streams`.
-struct Shared {
-    sender: http2::SendRequest<RequestBody>,
-    written: Written,
-    task: AbortHandle,
-    streams: Arc<()>,
-}
-
-impl Shared {
-    fn has_room(&self) -> bool {
-        !self.sender.is_closed() && Arc::strong_count(&self.streams) <= STREAMS_MAX
-    }
-
-    fn connection(&self) -> Connection {
-        Connection {
-            sender: Sender::Http2(self.sender.clone()),
-            written: self.written.clone(),
-            task: self.task.clone(),
-        }
-    }
 }
 
 /// In the order in which they were given back.
@@ -83,8 +60,10 @@ struct Idle {
 pub(crate) struct Lease {
     connection: Connection,
     pool: Arc<Pool>,
+    crowd: Crowd,
     /// Its place on a connection of several.
-    _stream: Option<Arc<()>>,
+    place: Option<Arc<Place>>,
+    is_new: bool,
     /// Whether no other request may follow on the connection.
     is_for_one: bool,
 }
@@ -93,20 +72,28 @@ impl Pool {
     pub(crate) fn new(idle_max: usize, idle_timeout: Duration) -> Self {
         Self {
             idle: Mutex::default(),
-            shared: Mutex::default(),
+            executions: Shares::default(),
+            passing: Shares::default(),
             idle_max,
             idle_timeout,
         }
     }
 
+    fn shares(&self, crowd: Crowd) -> &Shares {
+        match crowd {
+            Crowd::Executions => &self.executions,
+            Crowd::Passing => &self.passing,
+        }
+    }
+
     /// A connection that is alive and has room, if there is one.
-    pub(crate) async fn take(self: &Arc<Self>) -> Option<Lease> {
-        if let Some(lease) = self.shared() {
-            return Some(lease);
+    pub(crate) async fn take(self: &Arc<Self>, crowd: Crowd) -> Option<Lease> {
+        if let Some((connection, place)) = self.shares(crowd).join() {
+            return Some(self.lease(crowd, connection, Some(place)));
         }
         while let Some(idle) = self.pop() {
             let fresh = idle.since.elapsed() < self.idle_timeout;
-            let mut lease = self.lease(idle.connection, None);
+            let mut lease = self.lease(crowd, idle.connection, None);
             let ready = tokio::time::timeout(READY_MAX, lease.connection.sender.ready());
             if fresh && ready.await == Ok(true) {
                 return Some(lease);
@@ -115,50 +102,50 @@ impl Pool {
         None
     }
 
-    /// A new connection, for use now. An HTTP/2 one serves others at the same time, unless another one
-    /// has room for them.
-    pub(crate) fn begin(self: &Arc<Self>, connection: Connection) -> Lease {
-        let Sender::Http2(http2) = &connection.sender else {
-            return self.lease(connection, None);
+    /// A new connection.
+    pub(crate) async fn connect(
+        self: &Arc<Self>,
+        crowd: Crowd,
+        connector: &Connector,
+    ) -> Result<Lease, Failure> {
+        let shares = self.shares(crowd);
+        let _turn = if connector.http2 {
+            Some(shares.turn().await.map_err(Failure::NeverSent)?)
+        } else {
+            None
         };
-        let new = Shared {
-            sender: http2.clone(),
-            written: connection.written.clone(),
-            task: connection.task.clone(),
-            streams: Arc::default(),
-        };
-        let stream = Arc::clone(&new.streams);
-        let mut shared = lock(&self.shared);
-        if !shared.iter().any(Shared::has_room) {
-            shared.push(new);
+        if let Some((connection, place)) = shares.join() {
+            return Ok(self.lease(crowd, connection, Some(place)));
         }
-        drop(shared);
-        self.lease(connection, Some(stream))
+        match connector.connect(crowd).await {
+            Ok(connection) => {
+                let place = shares.begin(&connection);
+                Ok(Lease {
+                    is_new: true,
+                    ..self.lease(crowd, connection, place)
+                })
+            }
+            Err(why) => {
+                shares.note_failure(why.clone());
+                Err(Failure::NeverSent(why))
+            }
+        }
     }
 
-    fn lease(self: &Arc<Self>, connection: Connection, stream: Option<Arc<()>>) -> Lease {
+    fn lease(
+        self: &Arc<Self>,
+        crowd: Crowd,
+        connection: Connection,
+        place: Option<Arc<Place>>,
+    ) -> Lease {
         Lease {
             connection,
             pool: Arc::clone(self),
-            _stream: stream,
+            crowd,
+            place,
+            is_new: false,
             is_for_one: false,
         }
-    }
-
-    fn shared(self: &Arc<Self>) -> Option<Lease> {
-        let mut shared = lock(&self.shared);
-        shared.retain(|one| !one.sender.is_closed());
-        let one = shared.iter().find(|one| one.has_room())?;
-        Some(self.lease(one.connection(), Some(Arc::clone(&one.streams))))
-    }
-
-    /// Lets go of what was needed for a crowd that has gone: all without a request but the first.
-    fn shrink(&self) {
-        let mut place = 0;
-        lock(&self.shared).retain(|one| {
-            place += 1;
-            place == 1 || Arc::strong_count(&one.streams) > 1
-        });
     }
 
     fn pop(&self) -> Option<Idle> {
@@ -217,24 +204,29 @@ impl Lease {
         &self.connection.written
     }
 
+    /// Whether nobody has used the connection before.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Sends a request.
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<>
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Placed>>>> + use<>
     {
+        let place = self.place.clone();
+        let request = request.map(|body| Placed::new(body, place));
         self.connection.sender.send(request)
     }
 
     /// Takes a connection that has gone silent out of use. What was still to be written to it would
     /// keep its request, and with it a client's upload, for as long as nobody reads.
     pub(crate) fn discard(self) {
-        if let Sender::Http1(_) = self.connection.sender {
-            self.connection.task.abort();
-            return;
+        match self.connection.sender {
+            Sender::Http1(_) => self.connection.task.abort(),
+            Sender::Http2(_) => self.pool.shares(self.crowd).discard(&self.connection),
         }
-        let mut shared = lock(&self.pool.shared);
-        shared.retain(|one| !one.written.is(&self.connection.written));
     }
 
     /// The same connection, for no further request.
@@ -250,12 +242,14 @@ impl Lease {
         let Self {
             connection,
             pool,
-            _stream: stream,
+            crowd,
+            place,
+            is_new: _,
             is_for_one,
         } = self;
-        if let Some(stream) = stream {
-            drop(stream);
-            pool.shrink();
+        if let Some(place) = place {
+            drop(place);
+            pool.shares(crowd).shrink();
             return;
         }
         if connection.sender.is_closed() || pool.idle_max == 0 || is_for_one {

@@ -320,3 +320,33 @@ async fn a_log_that_cannot_be_written_changes_nothing() {
     gateway.signal("TERM").await;
     assert!(gateway.ended().await.success());
 }
+
+/// A pipe takes 64 KiB, and then nothing more until somebody reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_reads_holds_nobody_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("log");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    // Open for both, it has a reader, who never reads.
+    let mut reader = std::fs::OpenOptions::new();
+    let reader = reader.read(true).write(true).open(&pipe).expect("a pipe");
+    let redirect = format!("exec \"$@\" 2>'{}'", pipe.display());
+    let unread = ["sh", "-c", redirect.as_str(), "sh"];
+    let config = "[log]\nlevel = \"debug\"";
+    let upstream = serve(Upstream::new()).await;
+    let mut gateway = Setup::new(upstream)
+        .config(config)
+        .under(&unread)
+        .start()
+        .await;
+    let long = "x".repeat(2000);
+    for number in 0..100 {
+        let mut call = Call::payment(&format!("k{number}"));
+        call.target = format!("/payments/{long}");
+        send_to(gateway.address, &call).await;
+    }
+    gateway.signal("TERM").await;
+    assert!(gateway.ended().await.success());
+    drop(reader);
+}
