@@ -135,8 +135,9 @@ mod tests {
             writeln!(lines, "{number}").unwrap();
         }
         drain.wait();
-        let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
-        assert_eq!(*out.0.lock().unwrap(), expected.as_bytes());
+        let written = out.0.lock().unwrap();
+        let written = std::str::from_utf8(&written).unwrap().lines();
+        assert!(written.eq((0..1000).map(|number| number.to_string())));
     }
 
     /// Four times as much as there is room for, while nothing is taken: everybody goes on, and what is

@@ -167,8 +167,10 @@ pub(crate) struct Placed {
 
 impl Placed {
     pub(crate) fn new(body: RequestBody, place: Option<Arc<Place>>) -> Self {
-        let _place = place;
-        Self { body, _place }
+        Self {
+            body,
+            _place: place,
+        }
     }
 
     pub(crate) fn into_body(self) -> RequestBody {
