@@ -116,6 +116,7 @@ mod tests {
     }
 
     /// Two gateways, one with each library, must find each other's keys.
+    #[cfg(feature = "ring")]
     #[test]
     fn both_libraries_give_the_same_digests() {
         let key: [u8; 32] = core::array::from_fn(|at| u8::try_from(at * 7).unwrap());

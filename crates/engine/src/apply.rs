@@ -6,9 +6,11 @@
 //! would have left ([`Tried`]).
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use onlyonce_core::{
     Command, Decision, Next, Record, RecordId, State, Timestamp, UnknownReason, step,
@@ -16,7 +18,7 @@ use onlyonce_core::{
 use onlyonce_store::{Row, Store, StoreError, Swap, Version};
 
 use crate::engine::Inner;
-use crate::run::is_forgotten;
+use crate::locate::is_forgotten;
 use crate::{EngineError, Event, Runtime, StoreOperation};
 
 /// What a command came to.
@@ -40,7 +42,7 @@ impl Applied {
         }
     }
 
-    fn late(self, may_come_late: bool) -> Self {
+    fn with_late(self, may_come_late: bool) -> Self {
         Self {
             may_come_late,
             ..self
@@ -78,11 +80,12 @@ pub(crate) enum Start {
     Existing(Row),
 }
 
-type Begun = (Option<Row>, Option<(Decision, Next)>);
+/// A row, and what was decided about it.
+type Seen = (Option<Row>, Option<(Decision, Next)>);
 
 impl Start {
     /// The row, and what was decided about it; `None` if it is to be read.
-    fn into_seen(self) -> Option<Begun> {
+    fn into_seen(self) -> Option<Seen> {
         match self {
             Self::Read => None,
             Self::Seen(row) => Some((row, None)),
@@ -161,7 +164,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                     if let Some(tried) = unsure.filter(|_| is_persons) {
                         return Err(tried.error.into());
                     }
-                    return Ok(Applied::new(decision, seen).late(may_come_late));
+                    return Ok(Applied::new(decision, seen).with_late(may_come_late));
                 }
                 Next::Put(record) => Some(record),
                 Next::Remove => None,
@@ -170,31 +173,28 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             if let Some(tried) = unsure.take_if(|_| self.runtime.elapsed() >= deadline) {
                 return Err(tried.error.into());
             }
-            if let Some(record) = &next
-                && let Err(error) = self.keep_secret_for(record).await
-            {
+            if let Err(error) = self.keep_secret_for(next.as_deref()).await {
                 return Err(unsure.map_or(error, |tried| tried.error).into());
             }
             let expected = seen.as_ref().map(|row| row.version);
             seen = match self.swap(id, expected, next.as_deref()).await {
                 Ok(Swap::Won(version)) => {
                     let row = next.map(|record| Row { record, version });
-                    let applied = Applied::new(decision, row).late(may_come_late);
+                    let applied = Applied::new(decision, row).with_late(may_come_late);
                     self.tell_of_lease(id, command, &applied);
                     return Ok(applied);
                 }
                 Ok(Swap::Lost(row)) => row,
                 Err(error) if error.may_have_written() => {
-                    // When the read fails too, the caller must hear that it may be written.
-                    let found = self.load(id).await.map_err(|_| error.clone())?;
-                    // A version never returns, but no row does. What has come comes no more.
-                    let came = found.as_ref().map(|row| &row.record) == next.as_ref();
-                    may_come_late |= expected.is_none() && !came;
-                    unsure = Some(Tried {
+                    let tried = unsure.insert(Tried {
                         error,
                         decision,
                         next,
                     });
+                    // When the read fails too, the caller must hear that it may be written.
+                    let found = self.load(id).await.map_err(|_| tried.error.clone())?;
+                    // A version never returns, but no row does. What has come comes no more.
+                    may_come_late |= expected.is_none() && !tried.is_there(found.as_ref());
                     found
                 }
                 Err(error) => return Err(unsure.map_or(error, |tried| tried.error).into()),
@@ -247,10 +247,9 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 
     pub(crate) async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
-        let answer = self
-            .within(self.config.store_timeout, self.store.load(id))
-            .await;
-        self.checked(StoreOperation::Load, answer, StoreError::unavailable)
+        let load = self.store.load(id);
+        self.asked(StoreOperation::Load, load, StoreError::unavailable)
+            .await
     }
 
     pub(crate) async fn swap(
@@ -260,33 +259,37 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         next: Option<&Record>,
     ) -> Result<Swap, StoreError> {
         let swap = self.store.swap(id, expected, next);
-        let answer = self.within(self.config.store_timeout, swap).await;
-        self.checked(StoreOperation::Swap, answer, StoreError::ambiguous)
+        self.asked(StoreOperation::Swap, swap, StoreError::ambiguous)
+            .await
     }
 
     pub(crate) async fn due(&self, limit: usize) -> Result<Vec<RecordId>, StoreError> {
         let due = self.store.due(self.now(), limit);
-        let answer = self.within(self.config.store_timeout, due).await;
-        self.checked(StoreOperation::Due, answer, StoreError::unavailable)
+        self.asked(StoreOperation::Due, due, StoreError::unavailable)
+            .await
     }
 
     pub(crate) async fn store_now(&self) -> Result<Timestamp, StoreError> {
-        let answer = self
-            .within(self.config.store_timeout, self.store.now())
-            .await;
-        self.checked(StoreOperation::Now, answer, StoreError::unavailable)
+        let now = self.store.now();
+        self.asked(StoreOperation::Now, now, StoreError::unavailable)
+            .await
     }
 
-    /// Turns silence into an error, and tells of every error.
-    pub(crate) fn checked<T>(
+    /// What the store answers, and tells of every error. A driver that takes too long or panics has
+    /// said nothing.
+    pub(crate) async fn asked<T>(
         &self,
         operation: StoreOperation,
-        answer: Option<Result<T, StoreError>>,
+        asking: impl Future<Output = Result<T, StoreError>>,
         silence: impl FnOnce(String) -> StoreError,
     ) -> Result<T, StoreError> {
         let timeout = self.config.store_timeout;
-        let answer =
-            answer.unwrap_or_else(|| Err(silence(format!("no answer within {timeout:?}"))));
+        let asking = AssertUnwindSafe(asking).catch_unwind();
+        let answer = match self.within(timeout, asking).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(silence("the store's driver panicked".into())),
+            None => Err(silence(format!("no answer within {timeout:?}"))),
+        };
         answer.inspect_err(|error| {
             self.observer
                 .observe(&Event::StoreFailed { operation, error });

@@ -8,19 +8,17 @@
 //! row, and finds none once the key was rejected. So what it may leave is looked for, and removed.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use onlyonce_core::{Command, Decision, Fence, RecordId};
 use onlyonce_store::Store;
+use tokio::sync::SemaphorePermit;
 
 use crate::apply::{Applied, Start};
 use crate::engine::Inner;
-use crate::run::may_hold_the_key;
 use crate::tasks::Slot;
 use crate::{EngineError, Runtime};
 
@@ -43,6 +41,7 @@ struct Carried<S: Store, R: Runtime> {
     fence: Fence,
     /// Kept until the claim is decided, so that vanished callers count against the limit too.
     slot: Option<Slot>,
+    /// There until it is decided.
     claiming: Option<Claiming>,
 }
 
@@ -68,7 +67,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         .await;
         let left = Left::by(&result);
         let executes = matches!(&result, Ok(applied) if applied.decision == Decision::Execute);
-        if !executes && left != Left::NOTHING {
+        if !executes {
             let unused = slot.take_if(|_| result.is_err());
             self.take_back(id, fence, unused, left);
         }
@@ -76,66 +75,75 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         Ok((result?, slot.ok_or(EngineError::ShuttingDown)?))
     }
 
-    /// Takes back what a claim left under a fence that nobody executes under, in a task of its own,
-    /// for which a drain waits.
-    fn take_back(self: &Arc<Self>, id: RecordId, fence: Fence, slot: Option<Slot>, left: Left) {
-        let inner = Arc::clone(self);
-        self.runtime
-            .spawn(async move { inner.look_for(&id, fence, slot, left).await });
-    }
-
-    /// Removes what a late write leaves after the work did nothing.
-    pub(crate) fn remove_late(self: &Arc<Self>, id: RecordId, fence: Fence) {
-        self.take_back(id, fence, None, Left::LATE);
+    /// Takes back what a claim left under a fence that nobody executes under, in a task of its own.
+    pub(crate) fn take_back(
+        self: &Arc<Self>,
+        id: RecordId,
+        fence: Fence,
+        slot: Option<Slot>,
+        left: Left,
+    ) {
+        if left != Left::NOTHING {
+            let inner = Arc::clone(self);
+            self.runtime
+                .spawn(async move { inner.look_for(&id, fence, slot, left).await });
+        }
     }
 
     /// A write that was given up may still be on its way: a commit that waits for a standby or a
     /// disk appears when that is over. So while the key is not held under the fence it is looked at
-    /// again; the slot is given back meanwhile, as nothing is known to run.
+    /// again.
     async fn look_for(&self, id: &RecordId, fence: Fence, slot: Option<Slot>, left: Left) {
         let patience = self.config.settle_patience;
         let deadline = self.runtime.elapsed().saturating_add(patience);
-        if left.may_hold {
-            let is_back = |decision| decision != Decision::Fenced;
-            self.undo(deadline, id, &Command::Release { fence }, slot, is_back)
-                .await;
-        } else {
-            drop(slot);
-        }
-        if !left.may_come_late {
-            return;
-        }
-        // Where there is no place, what arrives waits for the end of its lease.
-        let Ok(_place) = self.late_looks.try_acquire() else {
+        let Some(mut counted) = slot.map(Counted::Execution).or_else(|| self.late_look()) else {
             return;
         };
-        // Removes and does not release: such a write found no row, and the next payload may be a mended
-        // one. No look is the last one before the patience ends: there may be several such writes, and
-        // the row that keeps them away may go.
-        self.undo(deadline, id, &Command::Evict { fence }, None, |_| false)
+        if left.may_hold {
+            let is_back = |decision| decision != Decision::Fenced;
+            self.undo(
+                deadline,
+                id,
+                &Command::Release { fence },
+                &mut counted,
+                is_back,
+            )
             .await;
+        }
+        if left.may_come_late {
+            // Removes and does not release: such a write found no row, and the next payload may be a
+            // mended one. It is looked for until the patience ends, whatever was found: there may be
+            // several such writes, and the row that keeps them away may go.
+            self.undo(
+                deadline,
+                id,
+                &Command::Evict { fence },
+                &mut counted,
+                |_| false,
+            )
+            .await;
+        }
     }
 
     /// Sends the command until `is_done`, or the deadline.
-    async fn undo(
-        &self,
+    async fn undo<'a>(
+        &'a self,
         deadline: Duration,
         id: &RecordId,
         command: &Command,
-        mut slot: Option<Slot>,
+        counted: &mut Counted<'a>,
         is_done: impl Fn(Decision) -> bool,
     ) {
         let mut pause = RETRY_PAUSE_MIN;
         loop {
             let pause_max = match self.apply_until(deadline, id, command, Start::Read).await {
                 Ok(applied) => {
-                    if applied.decision != Decision::Fenced {
+                    if applied.decision == Decision::Settled {
                         self.waiting.wake(id);
                     }
-                    if is_done(applied.decision) {
+                    if is_done(applied.decision) || !self.may_look_on(counted) {
                         return;
                     }
-                    drop(slot.take());
                     LOOK_PAUSE_MAX
                 }
                 Err(EngineError::Store(error)) if !error.is_transient() => return,
@@ -148,49 +156,65 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             pause = (pause * 2).min(pause_max);
         }
     }
+
+    /// Whether to look again at a key of which the store has just been asked: nothing runs there, so
+    /// it no longer counts as an execution. A drain ends such looks, and where too many are under way
+    /// what arrives waits for the end of its lease.
+    fn may_look_on<'a>(&'a self, counted: &mut Counted<'a>) -> bool {
+        if let Counted::Execution(_) = counted {
+            let Some(look) = self.late_look() else {
+                return false;
+            };
+            *counted = look;
+        }
+        !self.tasks.is_draining()
+    }
+
+    fn late_look(&self) -> Option<Counted<'_>> {
+        self.late_looks.try_acquire().ok().map(Counted::Look)
+    }
+}
+
+/// What a key that may have been written late counts as.
+enum Counted<'a> {
+    /// The execution that it was claimed for: nobody has been able to tell whether it is held.
+    Execution(#[expect(dead_code, reason = "held")] Slot),
+    /// One of those that are looked at.
+    Look(#[expect(dead_code, reason = "held")] SemaphorePermit<'a>),
 }
 
 impl<S: Store, R: Runtime> Future for Carried<S, R> {
     type Output = (Result<Applied, EngineError>, Option<Slot>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Taken out: what panics must not be gone on with.
-        let Some(mut claiming) = self.claiming.take() else {
+        let Some(claiming) = &mut self.claiming else {
             return Poll::Pending;
         };
-        match claiming.as_mut().poll(context) {
-            Poll::Ready(result) => Poll::Ready((result, self.slot.take())),
-            Poll::Pending => {
-                self.claiming = Some(claiming);
-                Poll::Pending
-            }
-        }
+        let polled = claiming.as_mut().poll(context);
+        polled.map(|result| {
+            self.claiming = None;
+            (result, self.slot.take())
+        })
     }
 }
 
 impl<S: Store, R: Runtime> Drop for Carried<S, R> {
     fn drop(&mut self) {
-        // It leaves with the result: without one, the claim was dropped or has panicked.
-        let Some(slot) = self.slot.take() else {
-            return;
-        };
-        let (id, fence, slot) = (self.id, self.fence, Some(slot));
         let Some(claiming) = self.claiming.take() else {
-            self.inner.take_back(id, fence, slot, Left::UNSURE);
             return;
         };
-        let inner = Arc::clone(&self.inner);
+        let (inner, slot) = (Arc::clone(&self.inner), self.slot.take());
+        let (id, fence) = (self.id, self.fence);
         self.inner.runtime.spawn(async move {
-            let result = AssertUnwindSafe(claiming).catch_unwind().await;
-            let left = result.map_or(Left::UNSURE, |result| Left::by(&result));
-            inner.look_for(&id, fence, slot, left).await;
+            let left = Left::by(&claiming.await);
+            inner.take_back(id, fence, slot, left);
         });
     }
 }
 
 /// What a claim may have left in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Left {
+pub(crate) struct Left {
     /// It may hold the key.
     may_hold: bool,
     /// A write of it that was given up may still arrive.
@@ -198,28 +222,34 @@ struct Left {
 }
 
 impl Left {
-    const NOTHING: Self = Self {
+    pub(crate) const NOTHING: Self = Self {
         may_hold: false,
         may_come_late: false,
     };
-    const LATE: Self = Self {
+    pub(crate) const LATE: Self = Self {
         may_hold: false,
         may_come_late: true,
     };
-    const UNSURE: Self = Self {
+    pub(crate) const UNSURE: Self = Self {
         may_hold: true,
         may_come_late: true,
     };
 
+    /// By a claim under whose fence nobody executes.
     fn by(result: &Result<Applied, EngineError>) -> Self {
-        let may_hold = may_hold_the_key(result);
-        Self {
-            may_hold,
-            may_come_late: match result {
-                Ok(applied) => applied.may_come_late,
-                // Of several writes only the last one is known.
-                Err(_) => may_hold,
+        match result {
+            // A row that is completed stays until it expires, and keeps late writes away.
+            Ok(Applied {
+                decision: Decision::Replay | Decision::NotReplayable | Decision::AlreadyUsed,
+                ..
+            }) => Self::NOTHING,
+            Ok(applied) => Self {
+                may_hold: applied.decision == Decision::Execute,
+                may_come_late: applied.may_come_late,
             },
+            // Of several writes only the last one is known.
+            Err(EngineError::Store(error)) if error.may_have_written() => Self::UNSURE,
+            Err(_) => Self::NOTHING,
         }
     }
 }

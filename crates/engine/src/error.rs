@@ -14,7 +14,7 @@ pub enum EngineError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Other writers kept winning. Nothing was executed; try again.
-    #[error("the key changed {rounds} times while it was being decided; try again")]
+    #[error("the key kept changing while it was being decided; try again")]
     Contended {
         /// How often it was decided again.
         rounds: u32,

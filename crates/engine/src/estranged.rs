@@ -39,9 +39,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// about it, and neither does a row that cannot be read: nobody opens a store with one.
     pub(crate) async fn look_at_marks(&self) {
         let looking = Marks::load(&self.store);
-        let answer = self.within(self.config.store_timeout, looking).await;
-        let answer = self.checked(StoreOperation::Load, answer, StoreError::unavailable);
-        let Ok(marks) = answer else {
+        let answer = self.asked(StoreOperation::Load, looking, StoreError::unavailable);
+        let Ok(marks) = answer.await else {
             return;
         };
         // Not the previous one either: whoever has only that does not look under this one.

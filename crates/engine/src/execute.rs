@@ -17,6 +17,7 @@ use onlyonce_store::{Row, Store};
 use tokio::sync::oneshot;
 
 use crate::apply::Start;
+use crate::claim::Left;
 use crate::engine::Inner;
 use crate::execution::{Home, Shared};
 use crate::run::Granted;
@@ -55,14 +56,13 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         Fut: Future<Output = Finished<T>> + Send + 'static,
     {
         let inner = Arc::clone(self);
-        let fence = granted.row.record.fence;
-        let may_come_late = granted.may_come_late.then_some((granted.id, fence));
+        let (id, fence, may_come_late) =
+            (granted.id, granted.row.record.fence, granted.may_come_late);
         // Boxed: it is moved about before it runs and when its caller goes away, and has kilobytes.
         let work: Working<T> = Box::pin(async move {
             let reply = Arc::clone(&inner).work(granted, work).await;
-            // Its row is gone, or may go with the next attempt. An effect's row stays.
-            if let Some((id, fence)) = may_come_late.filter(|_| did_nothing(&reply)) {
-                inner.remove_late(id, fence);
+            if may_come_late {
+                inner.take_back(id, fence, None, left_by(&reply));
             }
             drop(slot);
             reply
@@ -94,7 +94,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let started = self.runtime.elapsed();
         // The task may have been kept waiting for longer than the lease, or until shutdown.
         if !execution.is_held() || self.tasks.is_aborted() {
-            self.settle(&id, row, &Outcome::Released, started).await?;
+            // If that fails, the lease is what ends; the caller is told what is certain.
+            let _ = self.settle(&id, row, &Outcome::Released, started).await;
             return Err(EngineError::TooLate);
         }
         let end = {
@@ -192,13 +193,19 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 }
 
-/// Whether it is certain that the work had no effect.
-fn did_nothing<T>(reply: &Result<Reply<T>, EngineError>) -> bool {
+/// What a claim whose write may still arrive leaves behind, now that its work has ended.
+fn left_by<T>(reply: &Result<Reply<T>, EngineError>) -> Left {
     match reply {
         Ok(Reply::Executed { outcome, .. }) => match outcome {
-            Outcome::Released | Outcome::Rejected => true,
-            Outcome::Completed(_) | Outcome::NotReplayable(_) | Outcome::Unknown(_) => false,
+            Outcome::Rejected => Left::LATE,
+            // The row may go with the next attempt.
+            Outcome::Released => Left::UNSURE,
+            // An effect's row stays, and keeps late writes away.
+            Outcome::Completed(_) | Outcome::NotReplayable(_) | Outcome::Unknown(_) => {
+                Left::NOTHING
+            }
         },
+        Err(EngineError::TooLate) => Left::UNSURE,
         Ok(
             Reply::Replayed(_)
             | Reply::NotReplayable(_)
@@ -206,8 +213,8 @@ fn did_nothing<T>(reply: &Result<Reply<T>, EngineError>) -> bool {
             | Reply::InFlight(_)
             | Reply::Mismatch(_)
             | Reply::Unknown(_),
-        ) => false,
-        Err(error) => *error == EngineError::TooLate,
+        )
+        | Err(_) => Left::NOTHING,
     }
 }
 

@@ -33,6 +33,7 @@ mod execute;
 mod execution;
 mod guard;
 mod lanes;
+mod locate;
 mod marks;
 mod note;
 mod reference;

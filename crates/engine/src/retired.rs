@@ -102,8 +102,8 @@ fn needed_until(record: &Record, retention: Duration) -> Option<Timestamp> {
 impl<S: Store, R: Runtime> Inner<S, R> {
     /// Sees to it that nobody gives the previous secret up while this row needs it. To be called
     /// before the row is written.
-    pub(crate) async fn keep_secret_for(&self, record: &Record) -> Result<(), StoreError> {
-        let Some(retired) = &self.retired else {
+    pub(crate) async fn keep_secret_for(&self, record: Option<&Record>) -> Result<(), StoreError> {
+        let (Some(retired), Some(record)) = (&self.retired, record) else {
             return Ok(());
         };
         let Some(needed) = retired.needs_longer(record, self.policies.retention_max()) else {
@@ -112,8 +112,8 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         let rounds_max = self.config.rounds_max;
         // Boxed: hardly any write needs it, and each would carry its future about.
         let extending = Box::pin(retired.extend(&self.store, needed, self.now(), rounds_max));
-        let answer = self.within(self.config.store_timeout, extending).await;
         // Whatever became of the marks, the row itself was not written.
-        self.checked(StoreOperation::Swap, answer, StoreError::unavailable)
+        self.asked(StoreOperation::Swap, extending, StoreError::unavailable)
+            .await
     }
 }

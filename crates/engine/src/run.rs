@@ -9,12 +9,13 @@ use bytes::Bytes;
 use futures_util::future::select;
 use onlyonce_core::{
     Claim, Command, Decision, Fence, FieldDigests, Fingerprint, Next, PrincipalDigest, RecordId,
-    Response, RouteName, State, Timestamp,
+    Response, RouteName, State,
 };
-use onlyonce_store::{Row, Store, StoreError, Swap};
+use onlyonce_store::{Row, Store, StoreError};
 
 use crate::apply::{Applied, Start};
 use crate::engine::Inner;
+use crate::locate::{Located, is_forgotten};
 use crate::tasks::Slot;
 use crate::{Engine, EngineError, Event, Execution, Finished, Replay, Reply, Runtime};
 
@@ -64,10 +65,7 @@ impl<S: Store, R: Runtime> Engine<S, R> {
         Fut: Future<Output = Finished<T>> + Send + 'static,
     {
         // Boxed before there is a future: it would carry the request twice, to its end.
-        let mut located = Box::new(Located {
-            request,
-            is_previous: false,
-        });
+        let mut located = Box::new(Located::new(request));
         async move {
             let answer = match self.inner.locate(&mut located).await {
                 Ok(()) => self.inner.ask_and_wait(&located).await,
@@ -94,13 +92,6 @@ pub(crate) struct Granted {
     pub(crate) is_previous: bool,
     /// An earlier write of the claim may still arrive, if it finds no row.
     pub(crate) may_come_late: bool,
-}
-
-/// A request that knows where its record is.
-struct Located {
-    request: Request,
-    /// Its record is under the previous secret.
-    is_previous: bool,
 }
 
 /// How a claim begins.
@@ -141,52 +132,6 @@ impl Answer {
 }
 
 impl<S: Store, R: Runtime> Inner<S, R> {
-    /// A key claimed under the previous secret stays under it until it is forgotten.
-    async fn locate(&self, located: &mut Located) -> Result<(), EngineError> {
-        if let Some(previous) = located.request.previous.take()
-            && self.lives_under(&previous.id).await?
-        {
-            located.request.identity = previous;
-            located.is_previous = true;
-        }
-        Ok(())
-    }
-
-    /// Whether a key lives under its previous id. If not, nothing can bring it to life there any
-    /// more: a claim that was on its way there when the key was forgotten would win otherwise, and
-    /// execute beside a life under the new id.
-    async fn lives_under(&self, previous: &RecordId) -> Result<bool, EngineError> {
-        // A row there that cannot be read must not be passed over, so its error ends this.
-        let mut seen = self.load(previous).await?;
-        let mut unsure = None;
-        for _ in 0..self.config.rounds_max {
-            let Some(row) = seen else {
-                return Ok(false);
-            };
-            let now = self.now();
-            if !is_forgotten(&row, now) {
-                return Ok(true);
-            }
-            let next = match self.decide_at(&Command::Sweep, Some(&row), now) {
-                (_, Next::Remove) => None,
-                (_, Next::Put(expired)) => Some(expired),
-                // Kept for audit, and never claimed there: see `apply_until`.
-                (_, Next::Keep) => return Ok(false),
-            };
-            let swapped = self.swap(previous, Some(row.version), next.as_deref());
-            seen = match swapped.await {
-                Ok(Swap::Won(_)) => return Ok(false),
-                Ok(Swap::Lost(row)) => row,
-                Err(error) if error.may_have_written() => {
-                    unsure = Some(error);
-                    self.load(previous).await?
-                }
-                Err(error) => return Err(error.into()),
-            };
-        }
-        Err(unsure.map_or_else(|| self.contended(), EngineError::from))
-    }
-
     /// Claims the key for a request, waiting for another's execution where that is wanted.
     async fn ask_and_wait(self: &Arc<Self>, located: &Located) -> Result<Answer, EngineError> {
         let started = self.runtime.elapsed();
@@ -379,25 +324,5 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             expires_at,
             response_schema: record.response_schema,
         }))
-    }
-}
-
-/// Whether a claim on this row would begin a new life.
-pub(crate) fn is_forgotten(row: &Row, now: Timestamp) -> bool {
-    match row.record.state {
-        State::Completed { expires_at, .. } | State::Released { expires_at } => {
-            expires_at.has_passed(now)
-        }
-        State::Expired { .. } => true,
-        State::Executing { .. } | State::Unknown { .. } | State::DeadLetter { .. } => false,
-    }
-}
-
-/// Whether a failed or abandoned claim may have left a row behind.
-pub(crate) fn may_hold_the_key(result: &Result<Applied, EngineError>) -> bool {
-    match result {
-        Ok(applied) => applied.decision == Decision::Execute,
-        Err(EngineError::Store(error)) => StoreError::may_have_written(error),
-        Err(_) => false,
     }
 }

@@ -124,7 +124,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             while let Some(inner) =
                 Weak::upgrade(&engine).filter(|inner| !inner.tasks.is_draining())
             {
-                // An observer that panics must not be the end of it.
+                // What panics once must not be the end of it.
                 let _ = AssertUnwindSafe(task(inner)).catch_unwind().await;
                 runtime.sleep(every).await;
             }

@@ -255,3 +255,32 @@ async fn a_row_under_the_old_id_that_cannot_be_read_is_not_passed_over() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     assert_eq!(kinds(&timed.store).await, [StateKind::Released]);
 }
+
+/// A claim from before the change may be written long after it, by a server that stalled. Its key lives
+/// under the new id by then, and what has come under the old one must not take it over.
+#[tokio::test]
+async fn what_is_written_late_under_the_old_id_takes_nothing_from_the_new_one() {
+    let (timed, runs) = (Timed::new(), Arc::new(AtomicUsize::new(0)));
+    let store = Faulty {
+        store: timed.store.clone(),
+        ..Faulty::default()
+    };
+    let before = Engine::builder(store.clone()).secret(secret(1));
+    let config = EngineConfig {
+        settle_patience: Duration::ZERO,
+        ..EngineConfig::default()
+    };
+    let before = before.config(config).without_background().open();
+    let before = before.await.unwrap();
+    store.fail(&[Fault::WrittenLate, Fault::Unavailable]);
+    let given_up = charge(before, &runs, "ch_0").await;
+    assert!(given_up.is_err(), "nobody knows whether it was written");
+    let engine = changed(timed.store.clone(), Expiry::Delete).await;
+    let reply = charge(engine.clone(), &runs, "ch_1").await;
+    assert_eq!(name(&reply.unwrap()), "executed");
+    store.arrive().await;
+    assert_eq!(kinds(&timed.store).await.len(), 2, "it has come");
+    let again = charge(engine, &runs, "ch_2").await;
+    assert_eq!(body(&again.unwrap()), b"ch_1");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
