@@ -241,7 +241,7 @@ async fn drain<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) {
 }
 
 /// Smaller pieces are copied together. A piece is a part of the buffer that it was read into, and keeps
-/// all of it: a body that comes byte by byte would take forty times the memory that it has bytes.
+/// all of it: a body that comes byte by byte would take many times the memory that it has bytes.
 const PIECE_BYTES_MIN: usize = 4 * 1024;
 
 /// The pieces of a body, in order.

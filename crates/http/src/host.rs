@@ -19,17 +19,14 @@ pub(crate) fn counted(route: &Route, parts: &Parts) -> String {
         None => named(parts, &header::HOST),
     };
     // Behind a proxy that asks for a host of its own these say which one the client asked for, and
-    // the service may go by either. Without them the host is what it was before they counted.
-    let told = [
-        ("X-Forwarded-Host", named(parts, &FORWARDED_HOST)),
-        ("Forwarded", forwarded_hosts(parts)),
-    ];
-    let told = told
-        .iter()
-        .filter(|(_, told)| !told.is_empty() && *told != asked);
-    told.fold(asked.clone(), |hosts, (by, told)| {
-        format!("{hosts} {by}={told}")
-    })
+    // the service may go by either.
+    let [x_forwarded, forwarded] = [named(parts, &FORWARDED_HOST), forwarded_hosts(parts)]
+        .map(|told| if told == asked { String::new() } else { told });
+    if x_forwarded.is_empty() && forwarded.is_empty() {
+        return asked;
+    }
+    // No host has a line break in it, also where it cannot be read.
+    [asked, x_forwarded, forwarded].join("\n")
 }
 
 /// The hosts in all lines of a header. One that cannot be read, and several, are as they are: no
@@ -128,6 +125,16 @@ mod tests {
             forwarded(a),
             "an API goes by one of them"
         );
+    }
+
+    /// A host is whatever a client writes there; some of it is no host at all.
+    #[test]
+    fn a_host_cannot_pass_for_what_a_proxy_tells() {
+        let honest = told(&[("x-forwarded-host", "b.example")]);
+        for separator in [" ", "\\n", ",", "\t"] {
+            let forged = honest.replace('\n', separator);
+            assert_ne!(of("/", &[&forged], true), honest);
+        }
     }
 
     /// Keys of deployments whose proxies keep the host stay what they are.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::spelling::{Likeness, is_escaped_well, likeness, normal, plain, readings};
+use crate::spelling::{Likeness, is_escaped_well, likeness, normal, plain};
 
 /// A pattern for concrete paths. Matching looks at segments as they are on the wire, and takes an
 /// escape beyond ASCII for the character itself; [`Routes::find`](crate::Routes::find) also tries
@@ -103,6 +103,11 @@ impl Pattern {
         self.segments.iter().all(is_literal)
     }
 
+    /// Whether its paths end in a slash.
+    pub(crate) fn ends_in_slash(&self) -> bool {
+        self.segments.last().is_some_and(Segment::is_empty)
+    }
+
     /// Whether it is every path.
     pub(crate) fn is_any(&self) -> bool {
         matches!(*self.segments, [Segment::Rest])
@@ -129,7 +134,7 @@ impl Pattern {
                     alike = alike.max(likeness(literal, part)?);
                 }
                 (Segment::One, Some(part)) if !part.is_empty() => {}
-                (Segment::Literal(end), None) if end.is_empty() => alike = Likeness::Unended,
+                (Segment::Literal(end), None) if end.is_empty() => alike = Likeness::Alike,
                 (Segment::Literal(_) | Segment::One, _) => return None,
             }
         }
@@ -180,13 +185,12 @@ impl Pattern {
     /// see may name something else.
     #[must_use]
     pub fn parameter(&self, name: &str, path: &str) -> Option<String> {
-        let read;
+        let usual;
         let path = if self.likeness(path).is_some() {
             path
         } else {
-            let mut usual = readings(path).into_iter().filter(|reading| reading.usual);
-            read = usual.find(|reading| self.likeness(&reading.path).is_some())?;
-            &read.path
+            usual = plain(path).filter(|usual| self.likeness(usual).is_some())?;
+            &usual
         };
         let mut given = path.strip_prefix('/')?.split('/');
         for segment in self.text.strip_prefix('/')?.split('/') {

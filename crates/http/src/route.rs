@@ -147,9 +147,14 @@ impl Route {
     pub(crate) fn allows_more_than(&self, other: &Self) -> bool {
         let (upstream, opaque) = (self.policy.upstream(), Upstream::default());
         (other.key.required && !self.key.required)
+            || self.key.sources != other.key.sources
+            || self.key.first_sent != other.key.first_sent
+            || self.forward_key != other.forward_key
             || self.caller != other.caller
             || self.compare != other.compare
             || self.policy.scope() != other.policy.scope()
+            || self.policy.fingerprint() != other.policy.fingerprint()
+            || self.policy.reuse() != other.policy.reuse()
             || self.policy.retention() < other.policy.retention()
             || (upstream != opaque && upstream != other.policy.upstream())
             || self.statuses.allow_more_than(&other.statuses)

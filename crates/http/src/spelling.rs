@@ -1,21 +1,18 @@
 //! The spellings of one path: how alike two of them are, and in which other ways an API may read
 //! one.
 //!
-//! Only the choice of a route asks here. The path that a key belongs to, and that the API gets, is
-//! the one that was sent. Nothing is decoded twice, and `+` is no space.
+//! Asked where a path is compared with patterns. The path that a key belongs to, and that the API
+//! gets, is the one that was sent. Nothing is decoded twice, and `+` is no space.
 
-/// How alike a segment of a path and a literal are; the nearest is the least.
+/// How alike a path, or a segment of it, and a pattern are; the nearer is the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Likeness {
     /// Spelt the same. An escape beyond ASCII is the character itself: there is no other way to
     /// send it in ASCII.
     Spelt,
-    /// The same after decoding, but for escapes that hide what a path is made of.
-    Decoded,
-    /// The same but for case.
-    Folded,
-    /// Of whole paths: the same but for a slash that is missing at the end.
-    Unended,
+    /// The same to some APIs: after decoding, but for escapes that hide what a path is made of; but
+    /// for case; of whole paths, but for a slash that is missing at the end.
+    Alike,
 }
 
 /// How alike two segments are, if they are.
@@ -28,29 +25,26 @@ pub(crate) fn likeness(literal: &str, part: &str) -> Option<Likeness> {
     }
     let is_ascii = literal.is_ascii() || part.is_ascii();
     let is_folded = literal.eq_ignore_ascii_case(part) || (!is_ascii && is_folded(literal, part));
-    is_folded.then_some(Likeness::Folded)
+    is_folded.then_some(Likeness::Alike)
 }
 
 fn escaped_likeness(literal: &str, part: &str) -> Option<Likeness> {
     if octets(literal).eq(octets(part)) {
         return Some(Likeness::Spelt);
     }
-    if octets(literal).map(meant).eq(octets(part).map(meant)) {
-        return Some(Likeness::Decoded);
-    }
     let lower = |octet: Octet| Octet {
         byte: octet.byte.to_ascii_lowercase(),
         ..meant(octet)
     };
     if octets(literal).map(lower).eq(octets(part).map(lower)) {
-        return Some(Likeness::Folded);
+        return Some(Likeness::Alike);
     }
     let is_ascii = |text: &str| octets(text).all(|octet| octet.byte.is_ascii());
     if is_ascii(literal) || is_ascii(part) {
         return None;
     }
     let is_folded = is_folded(&decoded(literal)?, &decoded(part)?);
-    is_folded.then_some(Likeness::Folded)
+    is_folded.then_some(Likeness::Alike)
 }
 
 fn is_folded(literal: &str, part: &str) -> bool {
@@ -140,46 +134,51 @@ pub(crate) fn is_escaped_well(text: &str) -> bool {
     octets(text).all(|octet| octet.byte != b'%' || octet.escaped)
 }
 
-/// How an API may read a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reading {
-    /// The path that it reads.
-    pub(crate) path: String,
-    /// Whether nearly every API reads paths like that, and not only some.
-    pub(crate) usual: bool,
-}
+/// The longest path that is read in all ways in which APIs may read it: each way is a copy.
+pub(crate) const READ_BYTES_MAX: usize = 4096;
 
-/// The other readings of a path that is spelt unusually, the nearest first.
-pub(crate) fn readings(path: &str) -> Vec<Reading> {
-    let mut readings = Vec::new();
+/// How some APIs, though not nearly every one ([`plain`]), may read a path.
+pub(crate) fn odd(path: &str) -> Vec<String> {
+    let mut read = Vec::new();
     if is_plain(path) {
-        return readings;
+        return read;
     }
-    let mut add = |read: String, usual| {
-        let is_known = |known: &Reading| known.path == read;
-        if read != path && !readings.iter().any(is_known) {
-            readings.push(Reading { path: read, usual });
+    let usual = normalized(path, Empty::Dropped);
+    let mut add = |other: String| {
+        if other != path && other != usual && !read.contains(&other) {
+            read.push(other);
         }
     };
-    add(normalized(path, Empty::Dropped), true);
-    for read in servers(path) {
-        add(normalized(&read, Empty::Dropped), false);
-        add(normalized(&read, Empty::Kept), false);
+    for handed_on in servers(path) {
+        add(normalized(&handed_on, Empty::Dropped));
+        add(normalized(&handed_on, Empty::Kept));
     }
-    readings
+    read
 }
 
-/// A path as the parts of a server may hand it on before anybody resolves its dots: without the
-/// parameters of segments, with decoded separators, or both, in either order.
+/// A path as the parts of a server may hand it on before anybody resolves its dots: with any of the
+/// steps below, in any order.
 fn servers(path: &str) -> Vec<String> {
     let mut servers = vec![path.to_owned()];
-    if path.contains([';', '\\', '%']) {
-        let (named, separated) = (without_parameters(path), with_all_separators(path));
-        let parted = separated.replace("%3B", ";").replace("%3b", ";");
-        let both = [without_parameters(&parted), with_all_separators(&named)];
-        servers.extend([named, separated]);
-        servers.extend(both);
-        servers.dedup();
+    servers.extend(without_authority(path).map(ToOwned::to_owned));
+    if !path.contains([';', '\\', '%']) {
+        return servers;
+    }
+    let mut at = 0;
+    // It ends: every step leaves fewer of the characters that it is about.
+    while let Some(path) = servers.get(at) {
+        let steps = [
+            without_parameters(path),
+            path.replace('\\', "/"),
+            with_separators_decoded(path),
+            before_query(path).to_owned(),
+        ];
+        for read in steps {
+            if !servers.contains(&read) {
+                servers.push(read);
+            }
+        }
+        at += 1;
     }
     servers
 }
@@ -210,11 +209,9 @@ fn normalized(path: &str, empty: Empty) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// The usual spelling of a path: escapes of unreserved characters decoded, dot segments resolved,
-/// empty segments and a slash at the end left out. `None` when the path is spelt like that already.
-///
-/// Many services answer `//payments` and `/payments/` as they answer `/payments`. A client whose
-/// base URL ends in a slash must not go unguarded for it.
+/// The usual spelling of a path, as nearly every API reads it: escapes of unreserved characters
+/// decoded, dot segments resolved, empty segments and a slash at the end left out. `None` when the
+/// path is spelt like that already.
 pub(crate) fn plain(path: &str) -> Option<String> {
     if is_plain(path) {
         return None;
@@ -223,7 +220,7 @@ pub(crate) fn plain(path: &str) -> Option<String> {
 }
 
 /// Whether a path has certainly one reading: for nearly every request, without an allocation.
-fn is_plain(path: &str) -> bool {
+pub(crate) fn is_plain(path: &str) -> bool {
     let bytes = path.as_bytes();
     let begins_with = |end: &[u8]| end.first().is_none_or(|byte| matches!(byte, b'/' | b'.'));
     let unusual = bytes.iter().enumerate().any(|(at, byte)| match byte {
@@ -257,12 +254,33 @@ fn without_parameters(path: &str) -> String {
     names.join("/")
 }
 
-/// A path as it is read where escapes are decoded before it is taken apart, or a backslash is
-/// taken for a slash.
-fn with_all_separators(path: &str) -> String {
-    let spellings = ["%2F", "%2f", "%5C", "%5c", "\\"];
-    let read = |path: String, written: &&str| path.replace(written, "/");
-    spellings.iter().fold(path.to_owned(), read)
+/// A path as it is read where escapes are decoded before it is taken apart.
+fn with_separators_decoded(path: &str) -> String {
+    let separators = [
+        ("%2", ['F', 'f'], "/"),
+        ("%5", ['C', 'c'], "\\"),
+        ("%3", ['B', 'b'], ";"),
+    ];
+    separators
+        .iter()
+        .fold(path.to_owned(), |path, (begin, ends, separator)| {
+            ends.iter().fold(path, |path, end| {
+                path.replace(&format!("{begin}{end}"), separator)
+            })
+        })
+}
+
+/// A path as it is read where what was decoded is taken for a target again: it ends before its query.
+fn before_query(path: &str) -> &str {
+    let escapes = ["%3F", "%3f", "%23"];
+    let ends = escapes.iter().filter_map(|escape| path.find(escape));
+    path.get(..ends.min().unwrap_or(path.len())).unwrap_or(path)
+}
+
+/// A path as it is read where a target is resolved as a URL: `//x/payments` names the host `x`.
+fn without_authority(path: &str) -> Option<&str> {
+    let after = path.strip_prefix('/')?.strip_prefix(['/', '\\'])?;
+    after.find('/').and_then(|at| after.get(at..))
 }
 
 #[cfg(test)]
@@ -303,7 +321,8 @@ mod tests {
     #[test]
     fn a_usual_path_has_no_other_reading() {
         for path in ["/", "/payments", "/payments/1", "/é", "/A:b@c+d"] {
-            assert_eq!(readings(path), [], "{path}");
+            assert_eq!(plain(path), None, "{path}");
+            assert!(odd(path).is_empty(), "{path}");
         }
     }
 
@@ -313,36 +332,55 @@ mod tests {
             ("/a;x=1/b;", &["/a/b"][..]),
             ("/x/..;/a", &["/a"]),
             ("/a%2Fb", &["/a/b"]),
-            ("/\\a%5cb/", &["/\\a%5cb", "/a/b"]),
-            ("/a;x%3By", &["/a"]),
-            ("/x\\..\\a%3Bb", &["/a%3Bb", "/a"]),
+            ("/\\a%5cb/", &["/a%5cb", "/\\a\\b", "/a/b"]),
+            ("/a;x%3By", &["/a", "/a;x;y"]),
             ("/\\a;b", &["/\\a", "/a;b", "/a"]),
-            ("/x;%2Fy/..%2Fa", &["/x/..%2Fa", "/x;/a", "/x/a", "/a"]),
-            ("/a//../b", &["/b", "/a/b"]),
+            ("/a//../b", &["/a/b"]),
             ("/a/\\../b", &["/b", "/a/b"]),
+            (
+                "/public/a\\b%2F..%2Fc",
+                &["/public/a/b%2F..%2Fc", "/public/c", "/public/a/c"],
+            ),
+            ("/a%3Fb/../c", &["/a"]),
+            ("//x/a", &["/a"]),
+            ("/\\x/a", &["/a", "/x/a"]),
             ("/a%252Fb", &[]),
         ] {
-            let read: Vec<_> = readings(path).into_iter().map(|one| one.path).collect();
-            assert_eq!(read, expected, "{path}");
+            let read = odd(path);
+            for one in expected {
+                assert!(
+                    read.iter().any(|read| read == one),
+                    "{path}: {one} in {read:?}"
+                );
+            }
+            assert!(expected.is_empty() == read.is_empty(), "{path}: {read:?}");
         }
+    }
+
+    /// Each is a copy of the path, and anybody may send one with all there is.
+    #[test]
+    fn the_readings_of_a_path_are_few() {
+        let path = "//x;a%3Bb\\c%5Cd%2Fe/..;/../%3Ff;g%23h".repeat(20);
+        let count = odd(&path).len();
+        assert!((20..=100).contains(&count), "{count}");
     }
 
     #[test]
     fn segments_are_alike_by_what_they_mean() {
-        use Likeness::{Decoded, Folded, Spelt};
+        use Likeness::{Alike, Spelt};
         for (literal, part, expected) in [
             ("a", "a", Some(Spelt)),
             ("café", "caf%C3%a9", Some(Spelt)),
             ("%ff", "%FF", Some(Spelt)),
             ("a%2fb", "a%2Fb", Some(Spelt)),
-            ("a:b", "a%3Ab", Some(Decoded)),
-            ("a%3Ab", "a:b", Some(Decoded)),
-            ("a", "%61", Some(Decoded)),
-            ("a", "A", Some(Folded)),
-            ("a:b", "A%3ab", Some(Folded)),
-            ("café", "CAF%C3%89", Some(Folded)),
-            ("%41", "a", Some(Folded)),
-            ("a%2Fé", "a%2F%C3%89", Some(Folded)),
+            ("a:b", "a%3Ab", Some(Alike)),
+            ("a%3Ab", "a:b", Some(Alike)),
+            ("a", "%61", Some(Alike)),
+            ("a", "A", Some(Alike)),
+            ("a:b", "A%3ab", Some(Alike)),
+            ("café", "CAF%C3%89", Some(Alike)),
+            ("%41", "a", Some(Alike)),
+            ("a%2Fé", "a%2F%C3%89", Some(Alike)),
             ("a%5Cb", "a\\b", None),
             ("a%25b", "a%b", None),
             ("a", "a%20", None),

@@ -63,7 +63,7 @@ impl<S: Store, R: Runtime, I> Work<S, R, I> {
         let (method, attempt) = (parts.method.clone(), execution.attempt());
         let execution = Execution::new(key, execution);
         if matches!(route.policy.upstream(), Upstream::Dedupes { .. }) {
-            // It knows a key by its bytes, and the next attempt may spell them otherwise.
+            // The API knows a key by its bytes, and the client's next attempt may spell it otherwise.
             route.key.spell(execution.key(), &mut parts.headers);
         }
         if let Some(forward) = &route.forward_key {

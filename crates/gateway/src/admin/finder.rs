@@ -79,7 +79,7 @@ impl Finder for Routed {
                 route.name
             ));
         }
-        let key = route.key.spelled(route.policy.key(), &query.key);
+        let key = route.key.read(route.policy.key(), &query.key);
         let key = key.map_err(|error| format!("`key`: {error}"))?;
         let payload = Payload {
             method: "",

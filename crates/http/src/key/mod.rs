@@ -84,22 +84,9 @@ pub enum KeySyntax {
     Structured,
 }
 
-/// Removes headers that some services take for this one: to CGI and its kin, `_` in a name is `-`.
-pub(crate) fn remove_twins(headers: &mut HeaderMap, name: &HeaderName) {
-    let meant = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    let is_twin = |other: &&HeaderName| {
-        let [own, other] = [name, *other].map(|name| name.as_str().bytes().map(meant));
-        own.eq(other)
-    };
-    let twins: Vec<_> = headers.keys().filter(is_twin).cloned().collect();
-    for twin in twins.iter().filter(|twin| *twin != name) {
-        headers.remove(twin);
-    }
-}
-
 impl KeySyntax {
     /// A key as it is written where it may be written in several ways: bare, if it can be.
-    fn spelled(self, key: &str) -> Cow<'_, str> {
+    fn write(self, key: &str) -> Cow<'_, str> {
         let is_bare = match self {
             Self::Either => !key.contains(['"', ',', ';']),
             Self::Bare => true,
@@ -146,7 +133,7 @@ impl KeyRule {
     pub(crate) fn spell(&self, key: &Key, headers: &mut HeaderMap) {
         for source in &self.sources {
             if let KeyPlace::Header { name, syntax } = &source.place
-                && let Ok(value) = HeaderValue::from_str(&syntax.spelled(key.as_str()))
+                && let Ok(value) = HeaderValue::from_str(&syntax.write(key.as_str()))
             {
                 remove_twins(headers, name);
                 headers.insert(name.clone(), value);
@@ -189,7 +176,7 @@ impl KeyRule {
     ///
     /// # Errors
     /// When it is no key here.
-    pub fn spelled(&self, limits: &KeyLimits, text: &str) -> Result<Key, KeyError> {
+    pub fn read(&self, limits: &KeyLimits, text: &str) -> Result<Key, KeyError> {
         let quotes_count = self.sources.iter().all(|source| match &source.place {
             KeyPlace::Header { syntax, .. } => *syntax == KeySyntax::Bare,
             KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => true,
@@ -221,6 +208,19 @@ impl KeySource {
             chars_max: KeyLimits::default().chars_max,
             pattern: KeyPattern::Any,
         }
+    }
+}
+
+/// Removes headers that some services take for this one: to CGI and its kin, `_` in a name is `-`.
+pub(crate) fn remove_twins(headers: &mut HeaderMap, name: &HeaderName) {
+    let meant = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    let is_twin = |other: &&HeaderName| {
+        let [own, other] = [name, *other].map(|name| name.as_str().bytes().map(meant));
+        own.eq(other)
+    };
+    let twins: Vec<_> = headers.keys().filter(is_twin).cloned().collect();
+    for twin in twins.iter().filter(|twin| *twin != name) {
+        headers.remove(twin);
     }
 }
 
