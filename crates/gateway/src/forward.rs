@@ -296,24 +296,36 @@ pub(crate) fn is_rewritten(name: &HeaderName) -> bool {
         HeaderName::from_static("traceparent"),
         HeaderName::from_static("tracestate"),
     ];
-    let is_own = name.as_str().starts_with(OWN);
-    is_own || HOP_BY_HOP.contains(name) || REWRITTEN.contains(name) || X_FORWARDED.contains(name)
+    is_stripped(name)
+        || HOP_BY_HOP.contains(name)
+        || REWRITTEN.contains(name)
+        || X_FORWARDED.contains(name)
 }
 
-/// Whether some servers take a name for one that the gateway writes: to CGI and its kin, `_` is `-`.
-fn passes_for_own(name: &str) -> bool {
+/// Whether two names are one to CGI and its kin, to which `_` is `-`.
+pub(crate) fn are_twins(one: &HeaderName, other: &HeaderName) -> bool {
+    let meant = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    let [one, other] = [one, other].map(|name| name.as_str().bytes().map(meant));
+    one.eq(other)
+}
+
+/// Whether a client's field ends at the gateway: one that only the gateway may send, or one that some
+/// servers take for that, or for a proxy's word about its client. Proxies write `X-Forwarded-…` with `-`,
+/// also such as the gateway lets pass (`X-Forwarded-Port`); with `_` only clients do.
+fn is_stripped(name: &HeaderName) -> bool {
+    let name = name.as_str();
     if !name.contains('_') {
-        return false;
+        return name.starts_with(OWN);
     }
-    let name = name.replace('_', "-");
-    name.starts_with(OWN) || name == "forwarded" || name.starts_with("x-forwarded-")
+    let meant = name.replace('_', "-");
+    meant.starts_with(OWN) || meant.starts_with("x-forwarded-")
 }
 
-/// Removes what only the gateway may say to the upstream.
+/// Removes what a client may not say to the upstream.
 pub(crate) fn strip_own(headers: &mut HeaderMap) {
     let own: Vec<HeaderName> = headers
         .keys()
-        .filter(|name| name.as_str().starts_with(OWN) || passes_for_own(name.as_str()))
+        .filter(|name| is_stripped(name))
         .cloned()
         .collect();
     for name in own {
@@ -336,6 +348,8 @@ mod tests {
             "forwarded",
             "x_forwarded_for",
             "x-forwarded_host",
+            "x_forwarded_port",
+            "x-forwarded-port",
             "api_key",
         ] {
             headers.insert(name, HeaderValue::from_static("1"));
@@ -343,7 +357,29 @@ mod tests {
         strip_own(&mut headers);
         let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
-        assert_eq!(left, ["api_key", "forwarded", "only_once"]);
+        let kept = ["api_key", "forwarded", "only_once", "x-forwarded-port"];
+        assert_eq!(left, kept);
+    }
+
+    /// A key in a header that is removed never reaches the API, which then runs every retry of it.
+    #[test]
+    fn whatever_is_removed_is_no_place_for_a_key() {
+        let names = [
+            "onlyonce-key",
+            "onlyonce_key",
+            "x_forwarded_key",
+            "x-forwarded_key",
+            "connection",
+            "x-forwarded-key",
+            "x_key",
+        ];
+        for name in names.map(HeaderName::from_static) {
+            let mut headers = HeaderMap::new();
+            headers.insert(&name, HeaderValue::from_static("k"));
+            strip_own(&mut headers);
+            strip_hop_by_hop(&mut headers);
+            assert_eq!(headers.is_empty(), is_rewritten(&name), "{name}");
+        }
     }
 
     #[test]

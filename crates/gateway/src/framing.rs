@@ -37,7 +37,7 @@ pub(crate) enum Phase {
     Head,
     /// A body is on its way.
     Body,
-    /// Nothing more is looked at: another protocol, or refused.
+    /// Nothing more is looked at: HTTP/2, another protocol, or refused.
     Over,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! [`Inbound`] follows the requests on their way in ([`Framing`]) and ends waits: for the rest of a
 //! head that has begun, for the next request of a connection that has none, and for a client that
-//! does not take its answer. [`Talk`] is what it must know of the requests themselves; each of them
-//! is an [`Open`] until its answer was sent.
+//! does not take its answer. An HTTP/2 client without requests answers pings for as long as it likes:
+//! it is told first, and has as long as for a head to end the connection by itself. [`Talk`] is what it
+//! must know of the requests themselves; each of them is an [`Open`] until its answer was sent.
 
 use std::collections::BTreeSet;
 use std::future::Future as _;
@@ -296,11 +297,14 @@ pub(crate) struct Patience {
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
+    /// The rest of a head.
     Head,
+    /// The next request. Without one the connection ends.
     Request,
+    /// The same of an HTTP/2 client: without one it is told that the connection ends.
+    Http2Request,
+    /// A client that takes something of its answer.
     Taking,
-    /// The next request of a client that can be told that there will be none.
-    Stream,
 }
 
 /// A connection from a client.
@@ -389,7 +393,8 @@ impl<I> Inbound<I> {
             }
             Phase::Between => Some((quiet_since + self.patience.idle, Awaited::Request)),
             Phase::Body => None,
-            // HTTP/2, whose clients answer pings for as long as they like.
+            // HTTP/2: what has switched is out already, and what was refused reads no more. An upload
+            // that goes on after its answer is no request any more, and ends with the connection.
             Phase::Over => Some(self.last_call(quiet_since + self.patience.idle)),
         }
     }
@@ -399,7 +404,7 @@ impl<I> Inbound<I> {
         if self.talk.is_over() {
             return (end + self.patience.head, Awaited::Request);
         }
-        (end, Awaited::Stream)
+        (end, Awaited::Http2Request)
     }
 
     /// Waits for the deadline. The end of a connection that nobody uses is an end; a head or a client
@@ -425,7 +430,7 @@ impl<I> Inbound<I> {
                 Awaited::Head => Err(late("the head did not come in time")),
                 Awaited::Taking => Err(late(NOT_TAKEN)),
                 Awaited::Request => Ok(()),
-                Awaited::Stream => {
+                Awaited::Http2Request => {
                     self.talk.is_over.store(true, Ordering::Relaxed);
                     // Whoever polls this looks, and tells the client.
                     context.waker().wake_by_ref();

@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,8 +33,11 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How many requests one HTTP/2 connection may have open.
 const STREAMS_MAX: u32 = 256;
 
-/// How much of one upload may wait for an API that does not read, and of all uploads on one connection:
-/// a few that wait must not keep the others of the connection back, which may be other people's.
+/// How much of one upload may wait for an API that does not read, and how much of all uploads on one
+/// connection. The first is also as much as an upload gets through in one round trip. Once the second is
+/// reached, the connection's other uploads wait, too, which may be other people's, so it is many times
+/// the first. It is less than one for each request that may be open (32 MiB): nothing but the number of
+/// connections bounds this memory, and whoever knows a path where the API does not read can fill it.
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 
@@ -144,35 +148,23 @@ impl Listener {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let (limits, tls, service) = (self.limits, self.tls.clone(), service.clone());
-            let (stopping, open) = (stop.clone(), open.clone());
             // From one runtime to another one, whose task it is to wait for its bytes.
             let Ok(stream) = stream.into_std() else {
                 continue;
             };
+            let Some(peer) = Peer::new(peer.ip().to_canonical(), self.tls.is_some()) else {
+                continue;
+            };
+            let (limits, tls, service) = (self.limits, self.tls.clone(), service.clone());
+            let (stopping, open) = (stop.clone(), open.clone());
             homes.next().unwrap_or(&here).spawn(async move {
                 let _open = open;
-                let Ok(stream) = TcpStream::from_std(stream) else {
-                    return;
-                };
-                let Some(peer) = Peer::new(peer.ip().to_canonical(), tls.is_some()) else {
-                    return;
-                };
-                let mut client = Client {
+                let client = Client {
                     peer,
                     certificate: None,
                     place,
                 };
-                match tls {
-                    None => converse(stream, client, limits, service, stopping).await,
-                    Some(tls) => {
-                        let Some((stream, certificate)) = handshake(stream, &tls).await else {
-                            return;
-                        };
-                        client.certificate = certificate;
-                        converse(stream, client, limits, service, stopping).await;
-                    }
-                }
+                receive(stream, client, tls, limits, service, stopping).await;
             });
         }
         drop((self.socket, open));
@@ -211,13 +203,39 @@ struct Client {
     place: OwnedSemaphorePermit,
 }
 
+/// One connection, from the beginning.
+async fn receive<F, Fut, B>(
+    stream: std::net::TcpStream,
+    mut client: Client,
+    tls: Option<Tls>,
+    limits: ListenerLimits,
+    service: F,
+    stop: watch::Receiver<bool>,
+) where
+    F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    let Ok(stream) = TcpStream::from_std(stream) else {
+        return;
+    };
+    let Some(tls) = tls else {
+        return converse(stream, client, limits, service, stop).await;
+    };
+    if let Some((stream, certificate)) = handshake(stream, &tls).await {
+        client.certificate = certificate;
+        converse(stream, client, limits, service, stop).await;
+    }
+}
+
 /// One connection, from its first request to its last.
 async fn converse<I, F, Fut, B>(
     stream: I,
     client: Client,
     limits: ListenerLimits,
     service: F,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
@@ -252,22 +270,11 @@ async fn converse<I, F, Fut, B>(
     let builder = builder(limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection.into_owned());
-    let told = stop.clone();
-    // Whatever else this task has done in its turn, it must be listening after it.
-    let mut stopping = pin!(tokio::task::unconstrained(stop.wait_for(|stop| *stop)));
-    let (mut listens, mut is_ending) = (false, false);
+    let (mut stops, mut is_ending) = (stopping(stop), false);
     let mut connection = poll_fn(|context| {
-        // To listen once is enough: this task is woken by it, and whether it was can be seen for
-        // less than it takes to listen again at every byte that comes.
-        if !is_ending {
-            if !listens || told.has_changed().unwrap_or(true) {
-                listens = true;
-                is_ending = stopping.as_mut().poll(context).is_ready();
-            }
-            is_ending |= talk.is_over();
-            if is_ending {
-                connection.as_mut().graceful_shutdown();
-            }
+        if !is_ending && (stops(context) || talk.is_over()) {
+            is_ending = true;
+            connection.as_mut().graceful_shutdown();
         }
         connection.as_mut().poll(context)
     });
@@ -281,6 +288,25 @@ async fn converse<I, F, Fut, B>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Says at every turn of a connection whether the gateway stops; no more once it has said so.
+fn stopping(mut stop: watch::Receiver<bool>) -> impl FnMut(&mut Context<'_>) -> bool {
+    let told = stop.clone();
+    // Whatever else this task has done in its turn, it must be listening after it.
+    let mut listening = Box::pin(tokio::task::unconstrained(async move {
+        let _ = stop.wait_for(|stop| *stop).await;
+    }));
+    let mut listens = false;
+    move |context| {
+        // To listen once is enough: this task is woken by it, and whether it was can be seen for
+        // less than it takes to listen again at every byte that comes.
+        if listens && !told.has_changed().unwrap_or(true) {
+            return false;
+        }
+        listens = true;
+        listening.as_mut().poll(context).is_ready()
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) struct Lines {
 #[derive(Default)]
 struct Counts {
     waiting_bytes: AtomicUsize,
+    /// Since the start: a line about lost ones may be lost, too, and the next one has the whole number.
     lost: AtomicU64,
 }
 
@@ -40,16 +41,20 @@ enum Entry {
 pub(crate) struct Drain(Sender<Entry>);
 
 impl Lines {
-    /// Starts the thread that writes to `out`.
+    /// Starts the thread that writes to `out`, and tells how many lines were lost so far when that has
+    /// become more. Telling may write lines: they come behind what waits.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(out: impl Write + Send + 'static) -> io::Result<(Self, Drain)> {
+    pub(crate) fn start(
+        out: impl Write + Send + 'static,
+        tell_lost: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<(Self, Drain)> {
         let (queue, entries) = mpsc::channel();
         let counts = Arc::<Counts>::default();
         let counted = Arc::clone(&counts);
         let thread = thread::Builder::new().name("onlyonce-log".into());
-        thread.spawn(move || write_all(out, &entries, &counted))?;
+        thread.spawn(move || write_all(out, &entries, &counted, tell_lost))?;
         let drain = Drain(queue.clone());
         Ok((Self { queue, counts }, drain))
     }
@@ -74,24 +79,33 @@ impl Write for Lines {
     }
 }
 
-fn write_all(mut out: impl Write, entries: &Receiver<Entry>, counts: &Counts) {
+fn write_all(
+    mut out: impl Write,
+    entries: &Receiver<Entry>,
+    counts: &Counts,
+    tell_lost: impl Fn(u64),
+) {
+    let mut lost_told = 0;
     while let Ok(entry) = entries.recv() {
-        match entry {
+        let drained = match entry {
             Entry::Line(line) => {
                 // There is nowhere to say that this failed.
                 let _ = out.write_all(&line);
                 counts
                     .waiting_bytes
                     .fetch_sub(line.len(), Ordering::Relaxed);
-                let lost = counts.lost.swap(0, Ordering::Relaxed);
-                if lost > 0 {
-                    tracing::warn!(lost, "lines of the log were lost: it was not read in time");
-                }
+                None
             }
-            Entry::Drained(told) => {
-                // Whoever asked may have gone on.
-                let _ = told.send(());
-            }
+            Entry::Drained(tell) => Some(tell),
+        };
+        let lost = counts.lost.load(Ordering::Relaxed);
+        if lost > lost_told {
+            lost_told = lost;
+            tell_lost(lost);
+        }
+        if let Some(tell) = drained {
+            // Whoever asked may have gone on.
+            let _ = tell.send(());
         }
     }
 }
@@ -99,16 +113,28 @@ fn write_all(mut out: impl Write, entries: &Receiver<Entry>, counts: &Counts) {
 impl Drain {
     /// Waits for the lines that are there, but not for ever.
     pub(crate) fn wait(&self) {
+        self.finish(&self.ask());
+    }
+
+    /// Asks to be told when everything before this was written.
+    fn ask(&self) -> Receiver<()> {
         let (tell, told) = mpsc::channel();
-        if self.0.send(Entry::Drained(tell)).is_ok() {
-            let _ = told.recv_timeout(DRAIN_MAX);
+        // Without the thread nobody is told, which ends the wait.
+        let _ = self.0.send(Entry::Drained(tell));
+        told
+    }
+
+    /// Waits for that, and for what it had said by then of lines that were lost, which is behind it.
+    fn finish(&self, told: &Receiver<()>) {
+        if told.recv_timeout(DRAIN_MAX).is_ok() {
+            let _ = self.ask().recv_timeout(DRAIN_MAX);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Mutex, OnceLock};
 
     use super::*;
 
@@ -130,7 +156,7 @@ mod tests {
     #[test]
     fn lines_come_out_in_their_order_and_before_the_end() {
         let out = Slow::default();
-        let (mut lines, drain) = Lines::start(out.clone()).unwrap();
+        let (mut lines, drain) = Lines::start(out.clone(), drop).unwrap();
         for number in 0..1000 {
             writeln!(lines, "{number}").unwrap();
         }
@@ -145,7 +171,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_log_that_is_not_read() {
         let out = Slow::default();
-        let (mut lines, drain) = Lines::start(out.clone()).unwrap();
+        let (mut lines, drain) = Lines::start(out.clone(), drop).unwrap();
         let line = [b'x'; 1024];
         let held = out.0.lock().unwrap();
         for _ in 0..4 * BYTES_MAX / line.len() {
@@ -156,5 +182,30 @@ mod tests {
         drain.wait();
         assert_eq!(out.0.lock().unwrap().len(), BYTES_MAX);
         assert_eq!(lines.counts.waiting_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    /// Also of those that were lost last, when nothing comes after them but the end.
+    #[test]
+    fn how_many_lines_were_lost_is_told_before_the_end() {
+        let (out, own) = (Slow::default(), Arc::<OnceLock<Lines>>::default());
+        let telling = Arc::clone(&own);
+        let tell_lost = move |lost| {
+            let mut lines = telling.get().cloned().unwrap();
+            writeln!(lines, "lost {lost}").unwrap();
+        };
+        let (mut lines, drain) = Lines::start(out.clone(), tell_lost).unwrap();
+        assert!(own.set(lines.clone()).is_ok());
+        let mut line = [b'x'; 1024];
+        line[1023] = b'\n';
+        let held = out.0.lock().unwrap();
+        for _ in 0..BYTES_MAX / line.len() + 3 {
+            lines.write_all(&line).unwrap();
+        }
+        let asked = drain.ask();
+        drop(held);
+        drain.finish(&asked);
+        let written = out.0.lock().unwrap();
+        let last = written.rsplit(|byte| *byte == b'\n').nth(1).unwrap();
+        assert_eq!(std::str::from_utf8(last).unwrap(), "lost 3");
     }
 }

@@ -1,10 +1,16 @@
 //! Logs, and what the engine's events are in them. Keys appear as short digests only.
+//!
+//! Once logging has started nobody else writes to standard error: whoever does waits for a reader.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Write as _};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
+use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
-use onlyonce_core::{Decision, RecordId};
+use onlyonce_core::{Decision, RecordId, RouteName};
 use onlyonce_engine::{Event, Observer};
 use onlyonce_http::{Observation, Observations};
 use tracing::Subscriber;
@@ -19,14 +25,31 @@ use crate::config::LogFormat;
 use crate::log_lines::{Drain, Lines};
 use crate::request_id::About;
 
-/// What is still to be written, once logging has started.
-static DRAIN: OnceLock<Drain> = OnceLock::new();
+/// Where lines go and how to wait for them, once logging has started.
+static STARTED: OnceLock<(Lines, Drain)> = OnceLock::new();
 
 /// Writes what has been logged so far. To be called before the process ends.
 pub(crate) fn end() {
-    if let Some(drain) = DRAIN.get() {
+    if let Some((_, drain)) = STARTED.get() {
         drain.wait();
     }
+}
+
+/// Calls [`end`] when it is dropped.
+pub(crate) struct EndsLog;
+
+impl Drop for EndsLog {
+    fn drop(&mut self) {
+        end();
+    }
+}
+
+/// Writes a line for whoever has started the process, behind what was logged before.
+pub(crate) fn complain(line: &str) {
+    let _ = match STARTED.get() {
+        Some((lines, _)) => writeln!(lines.clone(), "{line}"),
+        None => writeln!(std::io::stderr().lock(), "{line}"),
+    };
 }
 
 /// Starts logging to standard error.
@@ -37,7 +60,9 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(level).map_err(|error| format!("log.level: {error}"))?;
     // Colours are for a terminal; in a file or a journal they are noise in every line.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let (lines, drain) = Lines::start(std::io::stderr()).map_err(|error| error.to_string())?;
+    let started = Lines::start(std::io::stderr(), tell_lost);
+    let (lines, drain) = started.map_err(|error| error.to_string())?;
+    let started = (lines.clone(), drain);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colours)
@@ -45,7 +70,7 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
         // written, would panic, wherever the line was: in an execution, or in the store's writer.
         .log_internal_errors(false)
         .with_writer(move || lines.clone());
-    let started = match format {
+    let logs = match format {
         LogFormat::Text => builder
             .fmt_fields(PlainFields)
             .event_format(AboutRequest {
@@ -61,8 +86,34 @@ pub(crate) fn start(format: LogFormat, level: &str) -> Result<(), String> {
             })
             .try_init(),
     };
-    let _ = DRAIN.set(drain);
-    started.map_err(|error| error.to_string())
+    logs.map_err(|error| error.to_string())?;
+    let _ = STARTED.set(started);
+    log_panics();
+    Ok(())
+}
+
+/// An error, so that a log that has lines at all has this one.
+fn tell_lost(lost: u64) {
+    tracing::error!(lost, "lines of the log were lost: it was not read in time");
+}
+
+/// Has panics written to the log. The hook that is there from the start writes from the thread that
+/// panics, which then waits for a reader.
+fn log_panics() {
+    std::panic::set_hook(Box::new(log_panic));
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let place = panic.location().map(ToString::to_string);
+    // Only if RUST_BACKTRACE asks for it.
+    let backtrace = Backtrace::capture();
+    let is_captured = backtrace.status() == BacktraceStatus::Captured;
+    let backtrace = is_captured.then(|| backtrace.to_string());
+    let thread = thread::current();
+    tracing::error!(text, place, backtrace, thread = thread.name(), "a panic");
 }
 
 /// Adds to every line which request it is about. A span would do the same, and cost every request
@@ -182,6 +233,15 @@ pub(crate) fn short(id: &RecordId) -> String {
     id.to_string().chars().take(12).collect()
 }
 
+/// What a claim was told.
+fn log_claim(id: &RecordId, route: &RouteName, decision: Decision, took: Duration) {
+    let took_us = took.as_micros();
+    tracing::debug!(key = short(id), %route, ?decision, took_us, "claimed");
+    if decision == Decision::Mismatch {
+        tracing::info!(key = short(id), %route, "a key was used for another payload");
+    }
+}
+
 impl Observer for LogObserver {
     fn observe(&self, event: &Event<'_>) {
         match event {
@@ -191,13 +251,7 @@ impl Observer for LogObserver {
                 decision,
                 attempt: _,
                 took,
-            } => {
-                let took_us = took.as_micros();
-                tracing::debug!(key = short(id), %route, ?decision, took_us, "claimed");
-                if *decision == Decision::Mismatch {
-                    tracing::info!(key = short(id), %route, "a key was used for another payload");
-                }
-            }
+            } => log_claim(id, route, *decision, *took),
             Event::Settled {
                 id,
                 route,
@@ -279,5 +333,47 @@ impl Observations for LogObservations {
                 tracing::info!(%route, observed = "unknown", reason, "observed: nobody would know how it ended");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Whoever has panicked and goes on must not stop for a log that nobody reads. And what it says, which
+    /// may be from outside, must not look like another line.
+    #[test]
+    fn a_panic_is_one_line_of_the_log() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .fmt_fields(PlainFields)
+            .with_writer(move || writer.clone());
+        let before = std::panic::take_hook();
+        log_panics();
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            let _ = std::panic::catch_unwind(|| panic!("{}\n{}", "one", "two"));
+        });
+        std::panic::set_hook(before);
+        let log = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains(r#"a panic text="one\ntwo" place="#), "{log}");
     }
 }

@@ -67,6 +67,8 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     // clap exits with 2 on usage errors, and with 0 after help.
     let cli = Cli::parse();
+    // Dropped last, also by a panic: what the runtime still ends has something to say, too.
+    let _log = logging::EndsLog;
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.to_string()),
     };
-    let code = runtime.block_on(async {
+    runtime.block_on(async {
         match cli.command {
             Command::Serve(args) => serve(args).await,
             Command::Demo(args) => Box::pin(demo::run(args)).await,
@@ -88,9 +90,7 @@ fn main() -> ExitCode {
             Command::Keys(args) => report(operate::keys(args).await),
             Command::Dlq(args) => report(operate::dlq(args).await),
         }
-    });
-    logging::end();
-    code
+    })
 }
 
 async fn serve(args: ServeArgs) -> ExitCode {
@@ -224,5 +224,5 @@ fn misused(why: &str) -> ExitCode {
 }
 
 fn complain(why: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "onlyonce: {why}");
+    logging::complain(&format!("onlyonce: {why}"));
 }

@@ -7,11 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use bytes::Bytes;
 use http::{Request, Response};
+use hyper::body::Incoming;
 use onlyonce_admin::{Stats, Watch};
 use onlyonce_core::Secret;
 use onlyonce_engine::{Engine, EngineBuilder, EngineConfig, Observer, TokioRuntime};
-use onlyonce_http::{Body, IdempotencyLayer, ReplayCheck};
+use onlyonce_http::{Body, BoxError, IdempotencyLayer, ReplayCheck};
 use onlyonce_store::{BoxStore, Store as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -31,7 +34,7 @@ use crate::reconcile::{Counts, Names, Probes, Receiver};
 use crate::request_id::{About, RequestIds};
 use crate::store::{self, Opened};
 use crate::telemetry::{Prepared, Sending, Telemetry, Traced, TracedRequest};
-use crate::upstream::{Connector, Limits, Upstream};
+use crate::upstream::{Connector, Limits, Timed, Upstream};
 use crate::workers::Workers;
 use crate::{admin, handles, principal, tls};
 
@@ -90,7 +93,7 @@ impl Gateway {
         let (stop_admin, admin_stopped) = watch::channel(false);
         let grace = config.running.drain_grace;
         let bound = Bound::new(&config, &engine, &counts, &workers)?;
-        let (address, admin) = (local(&bound.front)?, local(&bound.back)?);
+        let (address, admin) = bound.listeners.addresses()?;
         let traces = telemetry.telemetry.clone();
         let service = layer.layer(Traced::new(proxy, traces.clone()));
         let ids = Arc::new(RequestIds::new(&config.routes()));
@@ -108,29 +111,19 @@ impl Gateway {
             TracedRequest::answer(traced, answering)
         };
         let telemetry = telemetry.send(&config.telemetry, side.queues())?;
-        let router = side.router();
-        let mut listeners = vec![
-            tokio::spawn(bound.front.serve(answer, stopped.clone(), grace)),
-            tokio::spawn(bound.back.serve(
-                move |request| router.clone().call(request),
-                admin_stopped,
-                Duration::from_secs(1),
-            )),
-        ];
-        if let Some((listener, receiver)) = bound.hooks {
-            let answer = move |request| Arc::clone(&receiver).answer(request);
-            listeners.push(tokio::spawn(listener.serve(answer, stopped, grace)));
-        }
+        let stops = [stopped, admin_stopped];
+        let (announcements, tls) = (bound.announcements, bound.reload);
+        let listeners = bound.listeners.serve(answer, side.router(), stops, grace);
         Ok(Self {
             address,
             admin,
-            announcements: bound.announcements,
+            announcements,
             config,
             engine,
             stop,
             stop_admin,
             side,
-            tls: bound.reload,
+            tls,
             callers,
             counts,
             listeners,
@@ -193,10 +186,49 @@ impl Gateway {
 }
 
 /// Everything that listens.
-struct Bound {
+struct Listeners {
     front: Listener,
     back: Listener,
     hooks: Option<(Listener, Arc<Receiver>)>,
+}
+
+impl Listeners {
+    /// Where clients and operators connect.
+    fn addresses(&self) -> Result<(SocketAddr, SocketAddr), String> {
+        Ok((local(&self.front)?, local(&self.back)?))
+    }
+
+    /// Begins to serve, until the first of these is true, and for operators the second one.
+    fn serve<F, Fut, B>(
+        self,
+        answer: F,
+        router: Router,
+        [stopped, admin_stopped]: [watch::Receiver<bool>; 2],
+        grace: Duration,
+    ) -> Vec<JoinHandle<()>>
+    where
+        F: Fn(Request<Timed<Incoming>>) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let operators = move |request| router.clone().call(request);
+        let second = Duration::from_secs(1);
+        let mut listeners = vec![
+            tokio::spawn(self.front.serve(answer, stopped.clone(), grace)),
+            tokio::spawn(self.back.serve(operators, admin_stopped, second)),
+        ];
+        if let Some((listener, receiver)) = self.hooks {
+            let answer = move |request| Arc::clone(&receiver).answer(request);
+            listeners.push(tokio::spawn(listener.serve(answer, stopped, grace)));
+        }
+        listeners
+    }
+}
+
+/// What listens, and what is said of it.
+struct Bound {
+    listeners: Listeners,
     reload: Option<watch::Sender<Arc<rustls::ServerConfig>>>,
     announcements: Vec<String>,
 }
@@ -225,9 +257,7 @@ impl Bound {
             announcements.push(format!("onlyonce webhooks listen on {scheme}://{address}"));
         }
         Ok(Self {
-            front,
-            back,
-            hooks,
+            listeners: Listeners { front, back, hooks },
             reload,
             announcements,
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use onlyonce_http::{Compare, Mode, Settle, Statuses};
+use onlyonce_http::{Compare, KeyPlace, KeySyntax, Mode, Settle, Statuses};
 
 use super::Checker;
 use crate::config::{InFlightKind, KeyNeed, Place, Route, Source, StoreUrl, UpstreamKind};
@@ -213,15 +213,7 @@ impl Checker<'_> {
             );
         }
         self.forgotten_by_profile(route, key);
-        let respelt = profile.takes_keys_in_any_spelling() && route.forward_key.is_none();
-        if route.upstream == UpstreamKind::Dedupes && respelt {
-            self.warn(
-                &key("upstream"),
-                "the API gets every key without quotes, however clients write it: if it reads keys as \
-                 structured fields, in quotes, use a profile whose key has `syntax = \"structured\"`; if \
-                 not, `syntax = \"bare\"` says so",
-            );
-        }
+        self.respelt(route, key);
         if profile.trusts_callers() && self.config.principal.source == Source::Authorization {
             self.warn(
                 &key("profile"),
@@ -232,6 +224,32 @@ impl Checker<'_> {
                 ),
             );
         }
+    }
+
+    /// Whether the API may get a key in another spelling than its client wrote, and expect that one.
+    fn respelt(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {
+        let rule = route.key_rule(&route.profile.profile());
+        let is_respelt = rule.sources.iter().any(|source| match source.place {
+            KeyPlace::Header { syntax, .. } => syntax == KeySyntax::Either,
+            KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => false,
+        });
+        if route.upstream != UpstreamKind::Dedupes || route.forward_key.is_some() || !is_respelt {
+            return;
+        }
+        let instead = if route.key_from.is_empty() {
+            "use a profile"
+        } else {
+            "use, instead of `key_from`, a profile"
+        };
+        self.warn(
+            &key("upstream"),
+            format!(
+                "the API gets every key without quotes, however clients write it: if it reads keys as \
+                 structured fields, in quotes, {instead} whose key has `syntax = \"structured\"`; if \
+                 not, `syntax = \"bare\"` says so. Before such a change settle all unknown keys: in \
+                 another spelling, a key that runs again is a new one to the API"
+            ),
+        );
     }
 
     /// Which answers a profile forgets, so that their retries run again.

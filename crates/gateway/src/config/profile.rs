@@ -150,7 +150,7 @@ impl Route {
 
     /// Where the key is: as the route says, or else as its profile does. A header by another
     /// name keeps the form that the profile gives it.
-    fn key_rule(&self, profile: &Profile) -> KeyRule {
+    pub(crate) fn key_rule(&self, profile: &Profile) -> KeyRule {
         let given = profile.sources.clone();
         let given = given.unwrap_or_else(|| KeyRule::default().sources);
         let sources = match &self.key_header {

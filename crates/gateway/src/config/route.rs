@@ -17,7 +17,7 @@ use super::profile::ProfileChoice;
 use super::sections::{Limits, Top, Upstream};
 use super::statuses::StatusRules;
 use super::types::{InFlightKind, KeyNeed, UpstreamKind};
-use crate::forward::is_rewritten;
+use crate::forward::{are_twins, is_rewritten};
 
 /// The route that guards whatever no other route names.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -215,7 +215,7 @@ impl Route {
                 "the path is missing: write one such as \"/payments/{id}\"".to_owned(),
             ));
         }
-        wrong.extend(self.lost_keys());
+        wrong.extend(self.lost_keys(&profile));
         if let Some(first_sent) = &profile.first_sent
             && self.retention < first_sent.window + first_sent.ahead
         {
@@ -250,24 +250,45 @@ impl Route {
 
     /// Headers that never reach the upstream as they are: a key in one would be lost on its way,
     /// and the upstream could not recognise a repetition.
-    fn lost_keys(&self) -> Vec<(&'static str, String)> {
-        let from = self.key_from.iter().filter_map(|place| match place {
-            KeyPlace::Header { name, .. } => Some(("key_from", name)),
-            KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => None,
-        });
-        let header = self.key_header.iter().map(|name| ("key_header", name));
+    fn lost_keys(&self, profile: &Profile) -> Vec<(&'static str, String)> {
+        let named_by = if !self.key_from.is_empty() {
+            "key_from"
+        } else if self.key_header.is_some() {
+            "key_header"
+        } else {
+            "profile"
+        };
+        let rule = self.key_rule(profile);
+        let sources = rule
+            .sources
+            .iter()
+            .filter_map(|source| match &source.place {
+                KeyPlace::Header { name, .. } => Some((named_by, name)),
+                KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => None,
+            });
         let forward = self.forward_key.iter();
         let forward = forward.map(|forward| ("forward_key", forward.header()));
-        let lost = header.chain(from).chain(forward);
-        lost.filter(|(_, name)| is_rewritten(name))
-            .map(|(key, name)| {
+        let names: Vec<_> = sources.chain(forward).collect();
+        let mut lost = Vec::new();
+        for (at, (key, name)) in names.iter().enumerate() {
+            if is_rewritten(name) {
                 let text = format!(
                     "the gateway removes or writes `{name}` itself, so the API would not see the \
                      key: choose another header"
                 );
-                (key, text)
-            })
-            .collect()
+                lost.push((*key, text));
+            }
+            let mut earlier = names.iter().take(at).map(|(_, earlier)| *earlier);
+            let is_twin = |other: &&HeaderName| other != name && are_twins(other, name);
+            if let Some(other) = earlier.find(is_twin) {
+                let text = format!(
+                    "many APIs take `{other}` and `{name}` for one header, and would not get both: remove \
+                     one"
+                );
+                lost.push((*key, text));
+            }
+        }
+        lost
     }
 
     fn fingerprint(

@@ -6,7 +6,7 @@ use std::process::Command;
 use onlyonce_conformance::http_suite::{Upstream, same, serve};
 
 use crate::kit::{
-    Call, STORE_UNAVAILABLE, Setup, Stage, UNKNOWN, UNREACHABLE, send_to, try_connect,
+    Call, STORE_UNAVAILABLE, Setup, Stage, UNKNOWN, UNREACHABLE, send_to, soon, try_connect,
 };
 
 const SHORT_LEASE: &str = "lease = \"1s\"\n[engine]\nsweep_every = \"100ms\"\nstore_timeout = \"300ms\"\nsettle_patience = \"500ms\"";
@@ -321,32 +321,99 @@ async fn a_log_that_cannot_be_written_changes_nothing() {
     assert!(gateway.ended().await.success());
 }
 
-/// A pipe takes 64 KiB, and then nothing more until somebody reads.
+/// A named pipe, open for both: it has a reader, who may never read.
+struct Pipe {
+    path: String,
+    both: std::fs::File,
+    _folder: tempfile::TempDir,
+}
+
+impl Pipe {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let made = Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo").success());
+        let mut both = std::fs::OpenOptions::new();
+        let both = both.read(true).write(true).open(&path).expect("a pipe");
+        let path = path.to_str().expect("text").to_owned();
+        Self {
+            path,
+            both,
+            _folder: folder,
+        }
+    }
+
+    /// Writes to it until it takes no more.
+    async fn fill(&self) {
+        let mut filling = tokio::net::unix::pipe::OpenOptions::new();
+        let filling = filling.read_write(true).open_sender(&self.path);
+        let filling = filling.expect("a pipe");
+        soon(filling.writable()).await.expect("room");
+        while filling.try_write(&[b'x'; 4096]).is_ok() {}
+    }
+
+    /// A command whose standard error this is.
+    fn redirect(&self) -> String {
+        format!("exec \"$@\" 2>'{}'", self.path)
+    }
+
+    /// Everything that comes, until nobody writes to it any more.
+    fn read_to_end(self) -> std::thread::JoinHandle<String> {
+        let mut reader = std::fs::File::open(&self.path).expect("a pipe");
+        drop(self.both);
+        std::thread::spawn(move || {
+            let mut all = String::new();
+            std::io::Read::read_to_string(&mut reader, &mut all).expect("text");
+            all
+        })
+    }
+}
+
+/// A pipe takes 64 KiB, and then nothing more until somebody reads. Lines that find no room are lost; how
+/// many is told in the end.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_nobody_reads_holds_nobody_up() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let pipe = folder.path().join("log");
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.expect("mkfifo").success());
-    // Open for both, it has a reader, who never reads.
-    let mut reader = std::fs::OpenOptions::new();
-    let reader = reader.read(true).write(true).open(&pipe).expect("a pipe");
-    let redirect = format!("exec \"$@\" 2>'{}'", pipe.display());
-    let unread = ["sh", "-c", redirect.as_str(), "sh"];
-    let config = "[log]\nlevel = \"debug\"";
+async fn a_log_that_nobody_reads_holds_nobody_up_and_tells_what_it_lost() {
+    let pipe = Pipe::new();
+    let redirect = pipe.redirect();
     let upstream = serve(Upstream::new()).await;
     let mut gateway = Setup::new(upstream)
-        .config(config)
-        .under(&unread)
+        .config("[log]\nlevel = \"debug\"")
+        .under(&["sh", "-c", redirect.as_str(), "sh"])
         .start()
         .await;
-    let long = "x".repeat(2000);
+    // Several lines of each request have its path, and 4 MiB may wait.
+    let long = "x".repeat(30_000);
     for number in 0..100 {
         let mut call = Call::payment(&format!("k{number}"));
         call.target = format!("/payments/{long}");
         send_to(gateway.address, &call).await;
     }
+    let log = pipe.read_to_end();
     gateway.signal("TERM").await;
     assert!(gateway.ended().await.success());
-    drop(reader);
+    let log = log.join().expect("a reader");
+    let told = log.lines().any(|line| {
+        line.contains("ERROR")
+            && line.contains("lines of the log were lost")
+            && !line.contains("xxx")
+    });
+    assert!(told, "{} bytes", log.len());
+}
+
+/// The complaint of a gateway that cannot start is a line like any other: it must not keep the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_cannot_start_ends_though_nobody_reads_why() {
+    let pipe = Pipe::new();
+    pipe.fill().await;
+    let redirect = pipe.redirect();
+    let nobody = "127.0.0.1:9".parse().expect("an address");
+    let started = Setup::new(nobody)
+        .store("embedded:/dev/null/nowhere")
+        .under(&["sh", "-c", redirect.as_str(), "sh"])
+        .try_start()
+        .await;
+    let (status, _) = started.err().expect("no folder, no gateway");
+    assert_eq!(status.code(), Some(1));
+    drop(pipe);
 }

@@ -7,7 +7,7 @@ use onlyonce_core::fingerprint::FingerprintRules;
 use onlyonce_core::{FingerprintPolicy, Policy, PolicyError, Reuse, RouteName};
 
 use super::{Profile, ProfileReuse};
-use crate::{Caller, KeyPlace, KeyRule, KeySyntax, OnReuse, Pattern, Route, Routes, Statuses};
+use crate::{Caller, OnReuse, Pattern, Route, Routes, Statuses};
 
 impl Route {
     /// Takes over everything that a profile says.
@@ -71,17 +71,6 @@ impl Profile {
     #[must_use]
     pub fn trusts_callers(&self) -> bool {
         self.caller == Some(Caller::AwsAccessKey)
-    }
-
-    /// Whether clients may write one key in several ways, bare or in quotes.
-    #[must_use]
-    pub fn takes_keys_in_any_spelling(&self) -> bool {
-        let rule = KeyRule::default();
-        let sources = self.sources.as_ref().unwrap_or(&rule.sources);
-        sources.iter().any(|source| match source.place {
-            KeyPlace::Header { syntax, .. } => syntax == KeySyntax::Either,
-            KeyPlace::Json { .. } | KeyPlace::Form { .. } | KeyPlace::Query { .. } => false,
-        })
     }
 
     fn policy(&self, base: &Policy, pattern: &Pattern) -> Result<Policy, PolicyError> {
