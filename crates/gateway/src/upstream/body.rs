@@ -1,5 +1,6 @@
 //! An upstream's answer on its way to the client, with a limit on silence.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,10 +10,16 @@ use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use onlyonce_http::{BodyTimeout, BoxError};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
 use super::pool::Lease;
 use crate::forward::strip_own;
+
+/// How much of an answer to an execution is read once nobody wants it any more. To take it back
+/// instead counts against the connection at some APIs, and others wait there for what their execution
+/// came to.
+const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A body that fails after too long a silence, and when it is cut off.
 pub(crate) struct Timed<B> {
@@ -88,7 +95,8 @@ fn without_own_trailers(frame: Frame<Bytes>) -> Frame<Bytes> {
 
 /// An upstream's answer. Its connection is given back when the end was read.
 pub(crate) struct AnswerBody {
-    body: Timed<Incoming>,
+    // Until it is dropped.
+    body: Option<Timed<Incoming>>,
     lease: Option<Lease>,
     early: bool,
     end: Option<Instant>,
@@ -112,7 +120,7 @@ impl AnswerBody {
 
     fn new(body: Timed<Incoming>, lease: Lease, unsent: bool) -> Self {
         let mut body = Self {
-            body,
+            body: Some(body),
             lease: Some(lease),
             early: unsent,
             end: None,
@@ -136,7 +144,10 @@ impl AnswerBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = Pin::new(body).poll_frame(context);
         match (self.end, frame.is_pending()) {
             (Some(end), true) => self
                 .ending
@@ -149,7 +160,7 @@ impl AnswerBody {
     }
 
     fn give_back_at_end(&mut self) {
-        if self.body.is_end_stream() {
+        if self.is_end_stream() {
             self.give_back();
         }
     }
@@ -181,11 +192,45 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let hint = self.body.as_ref().map(Body::size_hint);
+        hint.unwrap_or_default()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        let lease = self.lease.take().filter(Lease::is_shared);
+        // Only answers to executions have an end, and streams of events have none.
+        let (Some(lease), Some(end), Some(body)) = (lease, self.end, self.body.take()) else {
+            return;
+        };
+        let is_short = body.size_hint().lower() <= UNWANTED_BYTES_MAX;
+        if let Some(runtime) = Handle::try_current().ok().filter(|_| is_short) {
+            runtime.spawn(async move {
+                let reading = read_unwanted(body);
+                // In time or not, it is over.
+                let _ = tokio::time::timeout_at(end, reading).await;
+                drop(lease);
+            });
+        }
+    }
+}
+
+/// Reads a body to its end, or as much of it as is read for nobody.
+async fn read_unwanted<B>(mut body: B)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut bytes = 0_u64;
+    while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+        if bytes > UNWANTED_BYTES_MAX {
+            return;
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Making connections: TCP, TLS where the address says so, then HTTP.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::uri::Authority;
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -15,12 +17,22 @@ use tokio_rustls::TlsConnector;
 use super::Sender;
 use super::failure::describe;
 use super::io::{Counted, Written};
+use super::place::Placed;
 use super::pool::Connection;
-use super::shares::{Crowd, Placed};
+use super::shares::Crowd;
 
-/// An HTTP/2 connection serves everybody: one that died silently must be noticed soon.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(5);
-const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(5);
+/// Many requests wait for answers on one HTTP/2 connection: one that died silently must be noticed well
+/// before the first of them is out of time. Servers count what they are asked while they have nothing
+/// to say: gRPC ones close the connection at the fourth time. That is after the time of the default for
+/// an answer. An idle connection is not asked at all, but closed.
+const PING_AFTER_SILENCE: Duration = Duration::from_secs(10);
+/// A living one answers at once, whatever its requests wait for.
+const PING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many requests that were taken back are remembered, for a second. Whatever the API still sends for
+/// others counts as an error, and by default a connection ends with 1,024 of them in its life, and with
+/// it every request there. That is meant against hostile servers; the API is one that was configured.
+const TAKEN_BACK_MAX: usize = 4096;
 
 /// More than all streams together have: what one client does not read must not keep the answers of
 /// others back.
@@ -91,22 +103,45 @@ impl Connector {
     {
         let stream = TokioIo::new(stream);
         if self.http2 {
-            let mut builder = http2::Builder::new(TokioExecutor::new());
+            let tasks = Tasks::default();
+            let mut builder = http2::Builder::new(tasks.clone());
             builder
                 .initial_stream_window_size(crowd.stream_window_bytes())
                 .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
                 .timer(TokioTimer::new())
-                .keep_alive_interval(KEEP_ALIVE_EVERY)
-                .keep_alive_timeout(KEEP_ALIVE_PATIENCE)
-                .keep_alive_while_idle(true);
+                .keep_alive_interval(PING_AFTER_SILENCE)
+                .keep_alive_timeout(PING_PATIENCE)
+                .keep_alive_while_idle(false)
+                .max_concurrent_reset_streams(TAKEN_BACK_MAX)
+                .max_local_error_reset_streams(None);
             let shaken = builder.handshake::<_, Placed>(stream).await;
             let (sender, connection) = shaken.map_err(|error| describe(&error))?;
-            let task = tokio::spawn(async move { drop(connection.await) });
-            return Ok((Sender::Http2(sender), task.abort_handle()));
+            let giving_out = tokio::spawn(async move { drop(connection.await) });
+            let moving = tasks.first.get().cloned();
+            let task = moving.unwrap_or_else(|| giving_out.abort_handle());
+            return Ok((Sender::Http2(sender), task));
         }
         let shaken = http1::Builder::new().handshake::<_, Placed>(stream).await;
         let (sender, connection) = shaken.map_err(|error| describe(&error))?;
         let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
         Ok((Sender::Http1(sender), task.abort_handle()))
+    }
+}
+
+/// Runs the tasks of an HTTP/2 connection. The first one, which hyper starts with the connection, reads and
+/// writes; the others end with it.
+#[derive(Clone, Default)]
+struct Tasks {
+    first: Arc<OnceLock<AbortHandle>>,
+}
+
+impl<F> Executor<F> for Tasks
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        let task = tokio::spawn(future);
+        self.first.get_or_init(|| task.abort_handle());
     }
 }

@@ -7,13 +7,14 @@ mod body;
 mod connect;
 mod failure;
 mod io;
+mod place;
 mod pool;
 mod shares;
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::Either;
@@ -29,9 +30,9 @@ pub(crate) use body::{AnswerBody, Timed};
 pub(crate) use connect::Connector;
 pub(crate) use failure::Failure;
 use failure::Sent;
-use io::Written;
-use pool::{Lease, Pool};
-use shares::{Crowd, Placed};
+use place::Placed;
+use pool::{Lease, Patience, Pool, Progress};
+use shares::Crowd;
 
 use crate::forward::rename;
 use crate::workers;
@@ -118,7 +119,8 @@ struct Address {
     connector: Connector,
     /// One for each worker, and one for everybody else: a connection stays in one runtime.
     pools: Vec<Arc<Pool>>,
-    /// Until when it is passed over, in milliseconds since the start; 0 when it is well.
+    /// Until when it is passed over, in milliseconds since the start; 0 when it is well. Changed
+    /// under the lock of `error`.
     down_until: AtomicU64,
     /// Why it could not be reached, until it is reached again.
     error: Mutex<Option<String>>,
@@ -131,8 +133,31 @@ impl Address {
         self.pools.get(workers::current().min(last))
     }
 
-    fn set_error(&self, error: Option<String>) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    fn note_failure(&self, failure: &Failure, down_until: u64) {
+        let mut error = lock(&self.error);
+        *error = Some(failure.to_string());
+        self.down_until.store(down_until.max(1), Ordering::Relaxed);
+    }
+
+    fn note_connection(&self) {
+        let mut error = lock(&self.error);
+        *error = None;
+        self.down_until.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that it has answered, maybe on a connection from before it could not be reached. It is
+    /// passed over for its whole time nevertheless: who needs another connection would wait in vain.
+    fn note_answer(&self, now: impl FnOnce() -> u64) {
+        let down_until = self.down_until.load(Ordering::Relaxed);
+        if down_until == 0 || down_until > now() {
+            return;
+        }
+        let mut error = lock(&self.error);
+        // It may have failed again meanwhile.
+        if self.down_until.load(Ordering::Relaxed) == down_until {
+            *error = None;
+            self.down_until.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -163,7 +188,11 @@ pub(crate) struct Limits {
 impl Upstream {
     pub(crate) fn new(connectors: Vec<Connector>, limits: Limits) -> Self {
         let idle_max = limits.pool_idle_max.div_ceil(limits.workers.max(1));
-        let pool = |_| Arc::new(Pool::new(idle_max, limits.pool_idle_timeout));
+        let patience = Patience {
+            idle: limits.pool_idle_timeout,
+            silent: limits.idle_timeout,
+        };
+        let pool = |_| Arc::new(Pool::new(idle_max, patience));
         let address = |connector| Address {
             connector,
             pools: (0..=limits.workers).map(pool).collect(),
@@ -203,12 +232,12 @@ impl Upstream {
                 continue;
             }
             match self.send_to(address, request, handed).await {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    address.note_answer(|| self.millis(Duration::ZERO));
+                    return Ok(response);
+                }
                 Err((failure, Some(unsent))) => {
-                    address
-                        .down_until
-                        .store(self.millis(self.down_for), Ordering::Relaxed);
-                    address.set_error(Some(failure.to_string()));
+                    address.note_failure(&failure, self.millis(self.down_for));
                     tried.push(number);
                     (unreached, request) = (failure, unsent);
                 }
@@ -220,10 +249,9 @@ impl Upstream {
 
     /// Of every address, in order: why it could not be reached when it was last tried.
     pub(crate) fn errors(&self) -> impl Iterator<Item = Option<String>> {
-        self.addresses.iter().map(|address| {
-            let error = address.error.lock();
-            error.unwrap_or_else(PoisonError::into_inner).clone()
-        })
+        self.addresses
+            .iter()
+            .map(|address| lock(&address.error).clone())
     }
 
     /// The addresses to try, with their numbers: those that are well in turn, then, as a last resort,
@@ -266,8 +294,9 @@ impl Upstream {
                 // Boxed: connecting is rare and large, and would make every request's future as large.
                 None => match Box::pin(pool.connect(crowd, &address.connector)).await {
                     Ok(lease) => {
-                        address.down_until.store(0, Ordering::Relaxed);
-                        address.set_error(None);
+                        if lease.is_new() {
+                            address.note_connection();
+                        }
                         lease
                     }
                     Err(failure) => return Err((failure, Some(request))),
@@ -300,9 +329,9 @@ impl Upstream {
         let body_bytes = request.body().size_hint().lower();
         let binds = names_connection(request.headers());
         let uploads = !request.body().is_whole() && !ends_in_head;
-        let written = uploads.then(|| lease.written().clone());
+        let progress = uploads.then(|| lease.progress());
         handed.set(true);
-        let answer = self.in_time(lease.send(*request), written.as_ref());
+        let answer = self.in_time(lease.send(*request), progress);
         match answer.await {
             Some(Ok(response)) => {
                 let unsent = lease.written().bytes() - before < body_bytes;
@@ -334,28 +363,33 @@ impl Upstream {
         }
     }
 
-    /// Waits for an answer. What `uploads` counts may go out for as long as it does: the time for
-    /// the answer begins at its last byte.
+    /// Waits for an answer. An upload may go out for as long as it does: the time for the answer
+    /// begins at its last byte.
     async fn in_time<T>(
         &self,
         sending: impl Future<Output = T>,
-        uploads: Option<&Written>,
+        uploads: Option<Progress>,
     ) -> Option<T> {
-        let Some(written) = uploads else {
+        let Some(progress) = uploads else {
             let sending = tokio::time::timeout(self.response_timeout, sending);
             return sending.await.ok();
         };
         let mut sending = pin!(sending);
         let step = self.response_timeout / LOOKS_PER_TIMEOUT;
-        let (mut bytes, mut looks) = (written.bytes(), 0);
+        let (mut bytes, mut looks) = (progress.bytes(), 0);
         while looks < LOOKS_PER_TIMEOUT {
             if let Ok(answer) = tokio::time::timeout(step, &mut sending).await {
                 return Some(answer);
             }
-            let now = written.bytes();
+            let now = progress.bytes();
             looks = if now == bytes { looks + 1 } else { 0 };
             bytes = now;
         }
         None
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic runs under the locks of this module.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,13 @@
-//! Idle connections to one address, of one worker.
+//! The connections to one address, of one worker: idle ones, and those that several requests share
+//! ([`shares`](super::shares)).
 //!
-//! The most recently used one is taken first, so that the others grow old, and those are closed. A
+//! The most recently used idle one is taken first, so that the others grow old, and those are closed. A
 //! connection is used for a request only if it is known to be alive at that moment; the idle
 //! time is kept shorter than what servers commonly allow, because a server that closes while a
 //! request is on its way leaves an unknown outcome.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -18,8 +19,9 @@ use tokio::time::Instant;
 use super::connect::Connector;
 use super::failure::Failure;
 use super::io::Written;
-use super::shares::{Crowd, Place, Placed, Shares};
-use super::{RequestBody, Sender};
+use super::place::{Place, Placed, Stay};
+use super::shares::{Crowd, Shares};
+use super::{RequestBody, Sender, lock};
 
 /// How long a connection may take to end its last request. It has ended but for a moment; one
 /// that has not is left alone.
@@ -31,7 +33,16 @@ pub(crate) struct Pool {
     executions: Shares,
     passing: Shares,
     idle_max: usize,
-    idle_timeout: Duration,
+    patience: Patience,
+}
+
+/// How long connections are kept that nobody wants anything of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// Idle ones.
+    pub(crate) idle: Duration,
+    /// Those over which a request still goes out, since its last part.
+    pub(crate) silent: Duration,
 }
 
 /// A connection that was made.
@@ -39,8 +50,25 @@ pub(crate) struct Connection {
     pub(crate) sender: Sender,
     /// What was written to it.
     pub(crate) written: Written,
-    /// What drives it.
+    /// What reads and writes: without it the connection is closed, and whatever waits there fails.
     pub(crate) task: AbortHandle,
+}
+
+/// How much of a request has gone out, and maybe more.
+pub(crate) enum Progress {
+    /// It has its connection to itself: what the operating system has taken.
+    Alone(Written),
+    /// Others write to its connection, too: what the connection has taken of its body.
+    AmongOthers(Arc<Place>),
+}
+
+impl Progress {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Alone(written) => written.bytes(),
+            Self::AmongOthers(place) => place.taken_bytes(),
+        }
+    }
 }
 
 /// In the order in which they were given back.
@@ -61,21 +89,21 @@ pub(crate) struct Lease {
     connection: Connection,
     pool: Arc<Pool>,
     crowd: Crowd,
-    /// Its place on a connection of several.
-    place: Option<Arc<Place>>,
+    /// On a connection of several.
+    stay: Option<Stay>,
     is_new: bool,
     /// Whether no other request may follow on the connection.
     is_for_one: bool,
 }
 
 impl Pool {
-    pub(crate) fn new(idle_max: usize, idle_timeout: Duration) -> Self {
+    pub(crate) fn new(idle_max: usize, patience: Patience) -> Self {
         Self {
             idle: Mutex::default(),
-            executions: Shares::default(),
-            passing: Shares::default(),
+            executions: Shares::new(patience),
+            passing: Shares::new(patience),
             idle_max,
-            idle_timeout,
+            patience,
         }
     }
 
@@ -88,11 +116,11 @@ impl Pool {
 
     /// A connection that is alive and has room, if there is one.
     pub(crate) async fn take(self: &Arc<Self>, crowd: Crowd) -> Option<Lease> {
-        if let Some((connection, place)) = self.shares(crowd).join() {
-            return Some(self.lease(crowd, connection, Some(place)));
+        if let Some((connection, stay)) = self.shares(crowd).join() {
+            return Some(self.lease(crowd, connection, Some(stay)));
         }
         while let Some(idle) = self.pop() {
-            let fresh = idle.since.elapsed() < self.idle_timeout;
+            let fresh = idle.since.elapsed() < self.patience.idle;
             let mut lease = self.lease(crowd, idle.connection, None);
             let ready = tokio::time::timeout(READY_MAX, lease.connection.sender.ready());
             if fresh && ready.await == Ok(true) {
@@ -102,47 +130,54 @@ impl Pool {
         None
     }
 
-    /// A new connection.
+    /// A new connection, or a place on one that was made meanwhile, or that became free.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         crowd: Crowd,
         connector: &Connector,
     ) -> Result<Lease, Failure> {
         let shares = self.shares(crowd);
-        let _turn = if connector.http2 {
-            Some(shares.turn().await.map_err(Failure::NeverSent)?)
+        let turn = if connector.http2 {
+            Some(shares.turn().await)
         } else {
             None
         };
-        if let Some((connection, place)) = shares.join() {
-            return Ok(self.lease(crowd, connection, Some(place)));
+        let joined = |(connection, stay)| self.lease(crowd, connection, Some(stay));
+        if let Some(place) = shares.join() {
+            return Ok(joined(place));
         }
+        let _turn = turn.transpose().map_err(Failure::NeverSent)?;
         match connector.connect(crowd).await {
             Ok(connection) => {
-                let place = shares.begin(&connection);
+                let stay = shares.begin(&connection);
+                self.watch(crowd);
                 Ok(Lease {
                     is_new: true,
-                    ..self.lease(crowd, connection, place)
+                    ..self.lease(crowd, connection, stay)
                 })
             }
             Err(why) => {
                 shares.note_failure(why.clone());
-                Err(Failure::NeverSent(why))
+                // Trying may have taken long enough for a place to become free.
+                shares.join().map(joined).ok_or(Failure::NeverSent(why))
             }
         }
     }
 
-    fn lease(
-        self: &Arc<Self>,
-        crowd: Crowd,
-        connection: Connection,
-        place: Option<Arc<Place>>,
-    ) -> Lease {
+    /// Has the shared connections of a crowd looked after, if there are any.
+    fn watch(self: &Arc<Self>, crowd: Crowd) {
+        if self.shares(crowd).begin_watch() {
+            let look = move |pool: &Self| pool.shares(crowd).close_old();
+            tokio::spawn(watch(Arc::downgrade(self), self.patience.idle, look));
+        }
+    }
+
+    fn lease(self: &Arc<Self>, crowd: Crowd, connection: Connection, stay: Option<Stay>) -> Lease {
         Lease {
             connection,
             pool: Arc::clone(self),
             crowd,
-            place,
+            stay,
             is_new: false,
             is_for_one: false,
         }
@@ -165,30 +200,31 @@ impl Pool {
         drop(idle);
         drop(oldest);
         if !was_watched {
-            tokio::spawn(close_old(Arc::downgrade(self), self.idle_timeout));
+            let first = self.patience.idle;
+            tokio::spawn(watch(Arc::downgrade(self), first, Self::close_old));
         }
     }
 
     /// Closes what has been idle for too long, and says when the next one will have been.
     fn close_old(&self) -> Option<Instant> {
         let mut idle = lock(&self.idle);
-        let is_old = |one: &Idle| one.since.elapsed() >= self.idle_timeout;
+        let is_old = |one: &Idle| one.since.elapsed() >= self.patience.idle;
         let old = idle.connections.partition_point(is_old);
         let old: Vec<_> = idle.connections.drain(..old).collect();
         let next = idle.connections.first().map(|one| one.since);
         idle.are_watched = next.is_some();
         drop(idle);
         drop(old);
-        next.map(|since| since + self.idle_timeout)
+        next.map(|since| since + self.patience.idle)
     }
 }
 
-/// Closes the idle connections of a pool as they grow old, until there are none.
-async fn close_old(pool: Weak<Pool>, first: Duration) {
+/// Closes connections of a pool as they grow old, until there are none.
+async fn watch(pool: Weak<Pool>, first: Duration, close_old: impl Fn(&Pool) -> Option<Instant>) {
     let mut next = Instant::now() + first;
     loop {
         tokio::time::sleep_until(next).await;
-        match pool.upgrade().and_then(|pool| pool.close_old()) {
+        match pool.upgrade().and_then(|pool| close_old(&pool)) {
             Some(later) => next = later,
             None => return,
         }
@@ -209,13 +245,26 @@ impl Lease {
         self.is_new
     }
 
+    /// What tells how far the request is that it is for.
+    pub(crate) fn progress(&self) -> Progress {
+        match &self.stay {
+            Some(stay) => Progress::AmongOthers(stay.place()),
+            None => Progress::Alone(self.connection.written.clone()),
+        }
+    }
+
+    /// Whether others may use the connection at the same time.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.stay.is_some()
+    }
+
     /// Sends a request.
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Placed>>>> + use<>
     {
-        let place = self.place.clone();
+        let place = self.stay.as_ref().map(Stay::place);
         let request = request.map(|body| Placed::new(body, place));
         self.connection.sender.send(request)
     }
@@ -225,7 +274,7 @@ impl Lease {
     pub(crate) fn discard(self) {
         match self.connection.sender {
             Sender::Http1(_) => self.connection.task.abort(),
-            Sender::Http2(_) => self.pool.shares(self.crowd).discard(&self.connection),
+            Sender::Http2(_) => self.pool.shares(self.crowd).retire(&self.connection),
         }
     }
 
@@ -242,17 +291,12 @@ impl Lease {
         let Self {
             connection,
             pool,
-            crowd,
-            place,
-            is_new: _,
+            stay,
             is_for_one,
+            ..
         } = self;
-        if let Some(place) = place {
-            drop(place);
-            pool.shares(crowd).shrink();
-            return;
-        }
-        if connection.sender.is_closed() || pool.idle_max == 0 || is_for_one {
+        let of_no_use = is_for_one || connection.sender.is_closed();
+        if stay.is_some() || of_no_use || pool.idle_max == 0 {
             return;
         }
         pool.push(Idle {
@@ -260,9 +304,4 @@ impl Lease {
             since: Instant::now(),
         });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

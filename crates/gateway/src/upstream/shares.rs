@@ -5,36 +5,40 @@
 //! or is ended by the API, and every execution on it would be of unknown outcome.
 //!
 //! Of several requests that find no room one makes a connection; the others wait for it, or share the
-//! reason why there is none.
+//! reason why there is none. A connection that nobody needs is closed like any idle one.
 
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use bytes::Bytes;
 use http::Request;
-use http_body::{Body, Frame, SizeHint};
 use hyper::client::conn::http2;
-use onlyonce_http::{BoxError, Execution};
+use onlyonce_http::Execution;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::io::Written;
-use super::pool::Connection;
-use super::{RequestBody, Sender};
+use super::place::{Placed, Places, Stay};
+use super::pool::{Connection, Patience};
+use super::{Sender, lock};
 
 /// How many requests one HTTP/2 connection has at once. RFC 9113 asks servers to allow no fewer. One
 /// more would wait within the connection, and whether it was sent when its time is over nobody knows.
 const STREAMS_MAX: usize = 100;
 
-/// How much of one answer may wait for a client that does not read. Answers to executions are read
-/// to their end as they come.
+/// The shortest time between two looks at connections in use, however impatient the settings.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// How much of one answer may wait for a client that does not read. Of answers to executions that is
+/// only what is not stored: events, what is too large, refusals. The others are read as they come.
 const PASSING_WINDOW_BYTES: u32 = 64 * 1024;
 const EXECUTED_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// With whom a request shares a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Crowd {
-    /// Executions, whose bodies are whole, and whose clients may go away without a consequence.
+    /// Executions, whose bodies are whole. Their clients may go away without a consequence for as long
+    /// as the answer is read to be stored. Of one that is passed on instead, the rest is read up to a
+    /// bound without them; more of it, or a stream of events, is taken back.
     Executions,
     /// Everything else.
     Passing,
@@ -56,13 +60,20 @@ impl Crowd {
     }
 }
 
-/// The connections of one crowd. The first ones are filled first, so that the others can be closed.
-#[derive(Default)]
+/// The connections of one crowd. The first ones are filled first, so that the others grow old.
 pub(crate) struct Shares {
-    connections: Mutex<Vec<Share>>,
+    connections: Mutex<Connections>,
     /// Whoever makes a connection.
     turn: tokio::sync::Mutex<()>,
     failed: Mutex<Failed>,
+    patience: Patience,
+}
+
+#[derive(Default)]
+struct Connections {
+    all: Vec<Share>,
+    /// Whether a task is there to close them when they are old.
+    are_watched: bool,
 }
 
 /// How often no connection could be made, and why not the last time.
@@ -77,40 +88,74 @@ struct Share {
     written: Written,
     task: AbortHandle,
     /// One for each place that is taken, and this.
-    places: Arc<()>,
+    places: Arc<Places>,
+    /// Whether it takes no further requests.
+    is_retired: bool,
 }
 
 impl Share {
-    fn has_room(&self) -> bool {
-        !self.sender.is_closed() && Arc::strong_count(&self.places) <= STREAMS_MAX
+    fn taken(&self) -> usize {
+        Arc::strong_count(&self.places).saturating_sub(1)
     }
 
-    fn join(&self) -> (Connection, Arc<Place>) {
+    fn has_room(&self, patience: Patience) -> bool {
+        !self.is_retired && self.taken() < STREAMS_MAX && !self.is_old(patience)
+    }
+
+    /// Since when it has not been needed for too long, or when that will be; `None` while somebody
+    /// wants an answer.
+    fn old_at(&self, patience: Patience) -> Option<Instant> {
+        let kept = match self.taken() {
+            0 if self.is_retired => Duration::ZERO,
+            0 => patience.idle,
+            _ => patience.silent,
+        };
+        Some(self.places.unwanted_since()? + kept)
+    }
+
+    fn is_old(&self, patience: Patience) -> bool {
+        let at = self.old_at(patience);
+        at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Closes it. What its requests still want to send, the API does not take: with nobody to read the
+    /// answer, nothing else would ever end it.
+    fn end(&self) {
+        if self.taken() > 0 {
+            self.task.abort();
+        }
+    }
+
+    fn join(&self) -> (Connection, Stay) {
         let connection = Connection {
             sender: Sender::Http2(self.sender.clone()),
             written: self.written.clone(),
             task: self.task.clone(),
         };
-        (connection, Arc::new(Place(Arc::clone(&self.places))))
+        (connection, Stay::new(&self.places))
     }
 }
 
-/// A request's place on a connection. It takes it for as long as its answer or its own body goes on.
-pub(crate) struct Place(#[expect(dead_code, reason = "counted")] Arc<()>);
-
 impl Shares {
+    pub(crate) fn new(patience: Patience) -> Self {
+        Self {
+            connections: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            failed: Mutex::default(),
+            patience,
+        }
+    }
+
     /// A place on a connection that has room, if there is one.
-    pub(crate) fn join(&self) -> Option<(Connection, Arc<Place>)> {
+    pub(crate) fn join(&self) -> Option<(Connection, Stay)> {
         let mut connections = lock(&self.connections);
-        connections.retain(|one| !one.sender.is_closed());
-        connections
-            .iter()
-            .find(|one| one.has_room())
-            .map(Share::join)
+        connections.all.retain(|one| !one.sender.is_closed());
+        let mut all = connections.all.iter();
+        all.find(|one| one.has_room(self.patience)).map(Share::join)
     }
 
     /// The first place on a connection that was just made.
-    pub(crate) fn begin(&self, connection: &Connection) -> Option<Arc<Place>> {
+    pub(crate) fn begin(&self, connection: &Connection) -> Option<Stay> {
         let Sender::Http2(sender) = &connection.sender else {
             return None;
         };
@@ -118,11 +163,12 @@ impl Shares {
             sender: sender.clone(),
             written: connection.written.clone(),
             task: connection.task.clone(),
-            places: Arc::default(),
+            places: Arc::new(Places::new()),
+            is_retired: false,
         };
-        let (_, place) = share.join();
-        lock(&self.connections).push(share);
-        Some(place)
+        let (_, stay) = share.join();
+        lock(&self.connections).all.push(share);
+        Some(stay)
     }
 
     /// Waits until it is this request's turn to make a connection. Meanwhile others may have made one,
@@ -144,61 +190,39 @@ impl Shares {
         failed.why = why;
     }
 
-    /// Takes a connection out of use for further requests.
-    pub(crate) fn discard(&self, connection: &Connection) {
-        lock(&self.connections).retain(|one| !one.written.is(&connection.written));
-    }
-
-    /// Lets go of what was needed for a crowd that has gone: all without a request but the first.
-    pub(crate) fn shrink(&self) {
-        let mut number = 0;
-        lock(&self.connections).retain(|one| {
-            number += 1;
-            number == 1 || Arc::strong_count(&one.places) > 1
-        });
-    }
-}
-
-/// A request body that keeps its request's place on the connection.
-pub(crate) struct Placed {
-    body: RequestBody,
-    _place: Option<Arc<Place>>,
-}
-
-impl Placed {
-    pub(crate) fn new(body: RequestBody, place: Option<Arc<Place>>) -> Self {
-        Self {
-            body,
-            _place: place,
+    /// Takes a connection out of use for further requests. It is closed when its last one is done.
+    pub(crate) fn retire(&self, connection: &Connection) {
+        let mut connections = lock(&self.connections);
+        let mut all = connections.all.iter_mut();
+        if let Some(one) = all.find(|one| one.written.is(&connection.written)) {
+            one.is_retired = true;
         }
     }
 
-    pub(crate) fn into_body(self) -> RequestBody {
-        self.body
-    }
-}
-
-impl Body for Placed {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    /// Whether connections are there that nobody looks after: whoever asks has to.
+    pub(crate) fn begin_watch(&self) -> bool {
+        let mut connections = lock(&self.connections);
+        let is_needed = !connections.are_watched && !connections.all.is_empty();
+        connections.are_watched |= is_needed;
+        is_needed
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+    /// Closes what nobody has needed for too long, and says when to look again.
+    pub(crate) fn close_old(&self) -> Option<Instant> {
+        let patience = self.patience;
+        let mut connections = lock(&self.connections);
+        connections.all.retain(|one| {
+            let is_old = one.is_old(patience);
+            if is_old {
+                one.end();
+            }
+            !is_old && !one.sender.is_closed()
+        });
+        let pause = patience.idle.min(patience.silent).max(LOOK_PAUSE_MIN);
+        let later = Instant::now() + pause;
+        let old_at = connections.all.iter().map(|one| one.old_at(patience));
+        let next = old_at.map(|at| at.unwrap_or(later).min(later)).min();
+        connections.are_watched = next.is_some();
+        next
     }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

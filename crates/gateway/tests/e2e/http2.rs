@@ -1,26 +1,22 @@
-//! HTTP/2 on either side, and what its errors prove.
+//! HTTP/2 on either side, and what its errors prove. `http2_sharing.rs` has many requests on one
+//! connection to the API.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use hyper::client::conn::http2;
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use onlyonce_conformance::http_suite::{Answer, same};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::kit::{
-    Act, Call, Frames, Gateway, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, Wire,
-    send_to, soon, until,
+    Act, Call, Frames, Gateway, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, send_to,
+    soon, until,
 };
 use crate::lost::OK;
 
@@ -378,175 +374,59 @@ async fn any_other_end_of_a_stream_is_unknown() {
     }
 }
 
-/// An API that speaks HTTP/2 alone and allows a hundred streams. `/big` answers with more than any
-/// window holds, `/drop` before the request is there, and everything else once `crowd` requests have
-/// arrived.
-struct Crowded {
-    address: SocketAddr,
-    arrived: Arc<AtomicUsize>,
-    connections: Arc<AtomicUsize>,
-}
-
-impl Crowded {
-    async fn start(crowd: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let one = Self {
-            address: listener.local_addr().expect("an address"),
-            arrived: Arc::default(),
-            connections: Arc::default(),
-        };
-        let (arrived, connections) = (Arc::clone(&one.arrived), Arc::clone(&one.connections));
-        tokio::spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                connections.fetch_add(1, Ordering::SeqCst);
-                let arrived = Arc::clone(&arrived);
-                let service = service_fn(move |request: http::Request<Incoming>| {
-                    let arrived = Arc::clone(&arrived);
-                    async move { Ok::<_, Infallible>(answer_crowd(request, &arrived, crowd).await) }
-                });
-                let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                    .max_concurrent_streams(100)
-                    .serve_connection(TokioIo::new(socket), service);
-                tokio::spawn(connection);
-            }
-        });
-        one
-    }
-
-    /// A gateway with one worker before it.
-    async fn gateway(&self) -> Gateway {
-        let config = "[upstream]\nhttp2 = true\n[limits]\nworkers = 1";
-        Setup::new(self.address).config(config).start().await
-    }
-
-    async fn has_seen(&self, count: usize) {
-        until(|| (self.arrived.load(Ordering::SeqCst) >= count).then_some(())).await;
-    }
-}
-
-async fn answer_crowd(
-    request: http::Request<Incoming>,
-    arrived: &AtomicUsize,
-    crowd: usize,
-) -> http::Response<Full<Bytes>> {
-    let path = request.uri().path().to_owned();
-    let reading = tokio::spawn(request.into_body().collect());
-    if path == "/drop" {
-        arrived.fetch_add(1, Ordering::SeqCst);
-        let refused = http::Response::builder().status(413);
-        return refused.body(Full::default()).expect("an answer");
-    }
-    drop(reading.await);
-    arrived.fetch_add(1, Ordering::SeqCst);
-    if path == "/big" {
-        return http::Response::new(Full::from(vec![b'x'; 64 << 20]));
-    }
-    until(|| (arrived.load(Ordering::SeqCst) >= crowd).then_some(())).await;
-    let paid = http::Response::builder().status(201);
-    paid.body(Full::from("paid")).expect("an answer")
-}
-
-/// A request that passes, and one that executes.
-async fn both_are_answered(gateway: &Gateway, number: usize) {
-    let mut passing = Call::payment("none");
-    passing.method = Method::PUT;
-    for call in [passing, Call::payment(&format!("k{number}"))] {
-        let answer = send_to(gateway.address, &call).await;
-        assert_eq!(answer.status.as_u16(), 201, "{answer:?}");
-    }
-}
-
-/// Requests of a worker share connections, and so their windows.
+/// An answer that is not stored goes to its client as it comes. Whoever leaves meanwhile takes nothing
+/// back at the API: that could cost the connection on which others wait for what they executed.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_client_does_not_read_keeps_no_other_answer_back() {
-    let api = Crowded::start(0).await;
-    let gateway = api.gateway().await;
-    both_are_answered(&gateway, 0).await;
-    let mut silent = Vec::new();
-    for count in 1..=3 {
-        let mut wire = Wire::connect(gateway.address).await;
-        wire.send("GET /big HTTP/1.1\r\nHost: api.test\r\n\r\n")
-            .await;
-        api.has_seen(2 + count).await;
-        silent.push(wire);
-    }
-    for number in 1..=20 {
-        both_are_answered(&gateway, number).await;
-    }
+async fn who_leaves_an_answer_to_an_execution_takes_nothing_back() {
+    let (upstream, gateway) = in_front_of(&[Act::Begin]).await;
+    let (client, _ended) = flooding(gateway.address).await;
+    let mut client = client.ready().await.expect("ready");
+    let mut send = |key: &str| {
+        let request =
+            http::Request::post("http://api.test/payments").header("idempotency-key", key);
+        let sent = client.send_request(request.body(()).expect("a request"), true);
+        sent.expect("sent")
+    };
+    let (answer, mut body) = send("left");
+    assert_eq!(soon(answer).await.expect("an answer").status(), 206);
+    body.send_reset(h2::Reason::CANCEL);
+    drop(body);
+    let (answer, _body) = send("next");
+    assert_eq!(soon(answer).await.expect("an answer").status(), 201);
+    assert_eq!((upstream.requests(), upstream.taken_back()), (2, 0));
 }
 
-/// An upload that its API has answered already takes its place on the connection until it ends. Others
-/// would wait for it within the connection, and nobody would know that they were never sent.
+/// What an API still sends for requests that were taken back is no attack: the connection stays, with
+/// everybody else who waits there.
 #[tokio::test(flavor = "multi_thread")]
-async fn uploads_that_drip_after_their_answer_take_nobody_elses_place() {
-    let api = Crowded::start(0).await;
-    let gateway = api.gateway().await;
-    let mut dripping = Vec::new();
-    for count in 1..=110 {
-        let mut wire = Wire::connect(gateway.address).await;
-        wire.send(
-            "PUT /drop HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
-        )
-        .await;
-        api.has_seen(count).await;
-        dripping.push(wire);
+async fn frames_for_requests_that_were_taken_back_end_no_connection() {
+    const LEAVING: usize = 60;
+    let mut acts = [Act::Hold; 1 + LEAVING];
+    acts[0] = Act::Outlast {
+        taken_back: LEAVING,
+    };
+    let upstream = Frames::start(&acts).await;
+    let config = "[upstream]\nhttp2 = true\n[limits]\nworkers = 1";
+    let setup = Setup::new(upstream.address).config(config);
+    let gateway = setup.start().await;
+    let address = gateway.address;
+    let waiting = tokio::spawn(async move {
+        let get = Call::new(Method::GET, "/");
+        send_to(address, &get).await
+    });
+    until(|| (upstream.requests() == 1).then_some(())).await;
+    let (client, _ended) = flooding(address).await;
+    let mut client = client.ready().await.expect("ready");
+    let mut leaving = Vec::new();
+    for _ in 0..LEAVING {
+        let request = http::Request::get("http://api.test/").body(());
+        let sent = client.send_request(request.expect("a request"), true);
+        leaving.push(sent.expect("sent"));
     }
-    for number in 0..3 {
-        both_are_answered(&gateway, number).await;
+    until(|| (upstream.requests() == 1 + LEAVING).then_some(())).await;
+    for (_, body) in &mut leaving {
+        body.send_reset(h2::Reason::CANCEL);
     }
-}
-
-/// A request that waits within a connection for its turn is not known to be unsent when its time is
-/// over. So it never waits there; and a crowd makes no more connections than it needs.
-#[tokio::test(flavor = "multi_thread")]
-async fn more_requests_than_a_connection_takes_have_another_one() {
-    const CROWD: usize = 150;
-    let api = Crowded::start(1 + CROWD).await;
-    let gateway = api.gateway().await;
-    let mut asking = JoinSet::new();
-    for number in 0..=CROWD {
-        let (address, call) = (gateway.address, Call::payment(&format!("k{number}")));
-        asking.spawn(async move { send_to(address, &call).await });
-        if number == 0 {
-            api.has_seen(1).await;
-        }
-    }
-    while let Some(answer) = asking.join_next().await {
-        assert_eq!(answer.expect("an answer").status.as_u16(), 201);
-    }
-    assert_eq!(api.connections.load(Ordering::SeqCst), 2);
-}
-
-/// Clients may stall and take back what passes as often as they like. What they do to a connection must
-/// not be done to one with executions.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_passes_and_what_executes_have_connections_apart() {
-    let api = Crowded::start(0).await;
-    let gateway = api.gateway().await;
-    for number in 0..3 {
-        both_are_answered(&gateway, number).await;
-    }
-    assert_eq!(api.connections.load(Ordering::SeqCst), 2);
-}
-
-/// Everybody who waits for one attempt to connect hears of its failure; nobody waits for the next one.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_is_told_together_that_there_is_no_connection() {
-    // It takes connections, and says nothing.
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let config = "[upstream]\nhttp2 = true\nconnect_timeout = \"2s\"\n[limits]\nworkers = 1";
-    let gateway = Setup::to(&format!("https://{address}"))
-        .config(config)
-        .start()
-        .await;
-    let mut asking = JoinSet::new();
-    for number in 0..20 {
-        let (address, call) = (gateway.address, Call::payment(&format!("k{number}")));
-        asking.spawn(async move { send_to(address, &call).await });
-    }
-    while let Some(answer) = asking.join_next().await {
-        let answer = answer.expect("an answer");
-        answer.assert_problem(503, UNREACHABLE);
-    }
+    let answer = soon(waiting).await.expect("an answer");
+    assert_eq!(answer.status.as_u16(), 201, "{answer:?}");
 }

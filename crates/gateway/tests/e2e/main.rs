@@ -10,7 +10,7 @@
 //! | how a test talks to a gateway | `kit/` |
 //! | the contract of every guard | `suite.rs` |
 //! | clients: many, leaving, hostile, slow | `crowd.rs`, `leaving.rs`, `framing.rs`, `smuggling.rs`, `hostile.rs`, `slow.rs` |
-//! | upstreams: cut, lost, slow, early, HTTP/2, TLS | `cut.rs`, `lost.rs`, `early.rs`, `http2.rs`, `tls.rs` |
+//! | upstreams: cut, lost, slow, early, HTTP/2, TLS | `cut.rs`, `lost.rs`, `early.rs`, `http2.rs`, `http2_sharing.rs`, `tls.rs` |
 //! | the process, its clock and its disk: signals, crashes, fsync, full, a power cut | `signals.rs`, `clock.rs`, `disk.rs`, `power.rs` |
 //! | several gateways on one store, and stores that fail | `shared.rs`, `lines.rs` |
 //! | from one store to another, and from one version to the next | `copying.rs`, `versions.rs` |
@@ -40,6 +40,7 @@ mod framing;
 mod heads;
 mod hostile;
 mod http2;
+mod http2_sharing;
 mod kit;
 mod leaving;
 mod lines;

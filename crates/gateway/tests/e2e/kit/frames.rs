@@ -22,6 +22,12 @@ const END_HEADERS: u8 = 4;
 /// `:status: 201`, a literal with the name of index 8.
 const CREATED: &[u8] = b"\x08\x03201";
 
+/// `:status: 206`, index 10.
+const PARTIAL: &[u8] = b"\x8a";
+
+/// How often it goes on with requests that nobody wants any more.
+const LATE_ROUNDS: usize = 200;
+
 /// What becomes of one request, once it was read to its end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Act {
@@ -35,6 +41,13 @@ pub(crate) enum Act {
     GoAway { below: u32 },
     /// The connection is closed without a word.
     Close,
+    /// Nothing.
+    Hold,
+    /// The head of an answer that nobody stores, and the beginning of its body.
+    Begin,
+    /// Once so many other requests were taken back: more for each of them, again and again, then an
+    /// answer.
+    Outlast { taken_back: usize },
 }
 
 /// An upstream that does one thing for every request, in order, and answers when it has no more
@@ -42,6 +55,7 @@ pub(crate) enum Act {
 pub(crate) struct Frames {
     pub(crate) address: SocketAddr,
     requests: Arc<AtomicUsize>,
+    taken_back: Arc<AtomicUsize>,
 }
 
 impl Frames {
@@ -49,17 +63,33 @@ impl Frames {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let requests = Arc::new(AtomicUsize::new(0));
-        let (acts, count) = (acts.to_vec(), Arc::clone(&requests));
+        let taken_back = Arc::new(AtomicUsize::new(0));
+        let one = Self {
+            address,
+            requests: Arc::clone(&requests),
+            taken_back: Arc::clone(&taken_back),
+        };
+        let acts = acts.to_vec();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acts, count) = (acts.clone(), Arc::clone(&count));
-                tokio::spawn(async move {
-                    let mut connection = Connection(Wire::new(stream));
-                    connection.run(&acts, &count).await;
-                });
+                stream.set_nodelay(true).expect("an option");
+                let mut connection = Connection {
+                    wire: Wire::new(stream),
+                    taken_back: Vec::new(),
+                    outlasting: None,
+                    rounds: 0,
+                };
+                let (acts, count, taken_back) =
+                    (acts.clone(), Arc::clone(&requests), Arc::clone(&taken_back));
+                tokio::spawn(async move { connection.run(&acts, &count, &taken_back).await });
             }
         });
-        Self { address, requests }
+        one
+    }
+
+    /// How many requests were taken back.
+    pub(crate) fn taken_back(&self) -> usize {
+        self.taken_back.load(Ordering::SeqCst)
     }
 
     /// How many requests were read to their end.
@@ -68,11 +98,24 @@ impl Frames {
     }
 }
 
-struct Connection(Wire);
+struct Connection {
+    wire: Wire,
+    /// Streams.
+    taken_back: Vec<u32>,
+    /// How many others it waits for, and its stream.
+    outlasting: Option<(usize, u32)>,
+    /// How often it has gone on with them.
+    rounds: usize,
+}
 
 impl Connection {
-    async fn run(&mut self, acts: &[Act], count: &AtomicUsize) -> Option<()> {
-        self.0.bytes(PREFACE_BYTES).await?;
+    async fn run(
+        &mut self,
+        acts: &[Act],
+        count: &AtomicUsize,
+        taken_back: &AtomicUsize,
+    ) -> Option<()> {
+        self.wire.bytes(PREFACE_BYTES).await?;
         self.write(SETTINGS, 0, 0, &[]).await?;
         loop {
             let (kind, flags, stream) = self.read().await?;
@@ -84,16 +127,57 @@ impl Connection {
                     let act = acts.get(number).copied().unwrap_or(Act::Answer);
                     self.act(act, stream).await?;
                 }
+                RST_STREAM => {
+                    taken_back.fetch_add(1, Ordering::SeqCst);
+                    self.taken_back.push(stream);
+                    self.begin_rounds().await?;
+                }
+                PING if self.rounds > 0 => self.go_on().await?,
                 _ => {}
             }
         }
     }
 
+    async fn begin_rounds(&mut self) -> Option<()> {
+        match self.outlasting {
+            Some((count, _)) if self.rounds == 0 && self.taken_back.len() == count => {
+                self.go_on().await
+            }
+            _ => Some(()),
+        }
+    }
+
+    /// One round, and a question that is answered when all of it was read.
+    async fn go_on(&mut self) -> Option<()> {
+        let (count, waiting) = self.outlasting?;
+        if self.rounds == LATE_ROUNDS {
+            self.rounds = 0;
+            self.outlasting = None;
+            return self.answer(waiting).await;
+        }
+        self.rounds += 1;
+        for number in 0..count {
+            self.write(DATA, 0, self.taken_back[number], b"x").await?;
+        }
+        self.write(PING, 0, 0, &[1; 8]).await
+    }
+
+    async fn answer(&mut self, stream: u32) -> Option<()> {
+        self.write(HEADERS, END_HEADERS, stream, CREATED).await?;
+        self.write(DATA, END_STREAM, stream, b"paid").await
+    }
+
     async fn act(&mut self, act: Act, stream: u32) -> Option<()> {
         match act {
-            Act::Answer => {
-                self.write(HEADERS, END_HEADERS, stream, CREATED).await?;
-                self.write(DATA, END_STREAM, stream, b"paid").await
+            Act::Answer => self.answer(stream).await,
+            Act::Hold => Some(()),
+            Act::Begin => {
+                self.write(HEADERS, END_HEADERS, stream, PARTIAL).await?;
+                self.write(DATA, 0, stream, b"pa").await
+            }
+            Act::Outlast { taken_back } => {
+                self.outlasting = Some((taken_back, stream));
+                Some(())
             }
             Act::Reset(code) => self.reset(stream, code).await,
             Act::HalfThenReset(code) => {
@@ -105,7 +189,7 @@ impl Connection {
                 let last = (stream - below.min(stream)).to_be_bytes();
                 let payload = [last, [0; 4]].concat();
                 self.write(GOAWAY, 0, 0, &payload).await?;
-                self.0.finish().await;
+                self.wire.finish().await;
                 None
             }
             Act::Close => None,
@@ -118,9 +202,9 @@ impl Connection {
 
     /// The next frame's kind, flags and stream.
     async fn read(&mut self) -> Option<(u8, u8, u32)> {
-        let head = self.0.bytes(9).await?;
+        let head = self.wire.bytes(9).await?;
         let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-        self.0.bytes(length).await?;
+        self.wire.bytes(length).await?;
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         Some((head[3], head[4], stream))
     }
@@ -130,6 +214,6 @@ impl Connection {
         let mut frame = vec![length[1], length[2], length[3], kind, flags];
         frame.extend(stream.to_be_bytes());
         frame.extend(payload);
-        self.0.send(frame).await.then_some(())
+        self.wire.send(frame).await.then_some(())
     }
 }

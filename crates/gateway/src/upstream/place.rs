@@ -1,0 +1,124 @@
+//! A request's place on a connection of several: who has one, who wants an answer, and how far each
+//! request has gone out.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use onlyonce_http::BoxError;
+use tokio::time::Instant;
+
+use super::{RequestBody, lock};
+
+/// What the requests on a connection have in common.
+pub(crate) struct Places {
+    /// How many answers somebody wants.
+    wanted: AtomicUsize,
+    /// When an answer was last done with, or a request last went on.
+    moved_at: Mutex<Instant>,
+}
+
+impl Places {
+    pub(crate) fn new() -> Self {
+        Self {
+            wanted: AtomicUsize::new(0),
+            moved_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// When an answer was last done with, or a request last went on, if nobody wants any answer now.
+    pub(crate) fn unwanted_since(&self) -> Option<Instant> {
+        let is_wanted = self.wanted.load(Ordering::Acquire) > 0;
+        (!is_wanted).then(|| *lock(&self.moved_at))
+    }
+
+    fn note_move(&self) {
+        *lock(&self.moved_at) = Instant::now();
+    }
+}
+
+/// A request's place on a connection. It takes it for as long as its answer or its own body goes on.
+pub(crate) struct Place {
+    all: Arc<Places>,
+    /// Of its body, by the connection.
+    taken_bytes: AtomicU64,
+}
+
+impl Place {
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    fn note_taken(&self, bytes: usize) {
+        self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.all.note_move();
+    }
+}
+
+/// The place of a request whose answer somebody wants.
+pub(crate) struct Stay(Arc<Place>);
+
+impl Stay {
+    pub(crate) fn new(places: &Arc<Places>) -> Self {
+        places.wanted.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::new(Place {
+            all: Arc::clone(places),
+            taken_bytes: AtomicU64::new(0),
+        }))
+    }
+
+    pub(crate) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        // In this order: whoever sees that nothing is wanted looks at the time.
+        self.0.all.note_move();
+        self.0.all.wanted.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A request body that keeps its request's place on the connection, and counts there.
+pub(crate) struct Placed {
+    body: RequestBody,
+    place: Option<Arc<Place>>,
+}
+
+impl Placed {
+    pub(crate) fn new(body: RequestBody, place: Option<Arc<Place>>) -> Self {
+        Self { body, place }
+    }
+
+    pub(crate) fn into_body(self) -> RequestBody {
+        self.body
+    }
+}
+
+impl Body for Placed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let (Some(place), Some(Ok(frame))) = (&self.place, &frame) {
+            place.note_taken(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
