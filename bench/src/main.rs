@@ -49,7 +49,8 @@ stores claims, completions and replays per second of the stores on PostgreSQL, R
 size   memory per record, disk per record and reopening time at a million records
 rules  nanoseconds and allocations per call of the pure parts
 gateway  requests per second, latency, processor time and memory of the gateway beside nginx,
-       haproxy, a bare handler and axum with Redis; then the cost of a request when many keys are
+       haproxy, a bare handler and axum with Redis; those that sync, and nginx, once more with
+       four times as many connections; then the cost of a request when many keys are
        stored (500,000; try --keys 5000000) and many connections are open. Needs the gateway's
        own release build: cargo build --release. With --peers also beside idempotent-proxy,
        axum-idempotent and Restate, which scripts/bench-peers installs in FOLDER. --only measures

@@ -41,6 +41,15 @@ use wire::{Answer, Request};
 /// How many completed keys are replayed.
 const REPLAYED_KEYS: u64 = 10_000;
 
+/// How many times as many connections there are in the second table, and who is in it.
+const CROWD: usize = 4;
+const CROWDED: [&str; 4] = [
+    "nginx, plain proxy",
+    "onlyonce, new keys, durable",
+    "axum + Redis, new, always",
+    "Restate, new, durable",
+];
+
 /// What was asked for on the command line.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
@@ -101,8 +110,23 @@ pub(crate) fn run(options: Options) {
     let mut contestants = stage.contestants(&next);
     let wanted = |name: &str, only: &str| only.split('|').any(|part| name.contains(part));
     contestants.retain(|one| options.only.is_none_or(|only| wanted(one.name, only)));
+    take_turns(&mut contestants, effort);
+    table::print(&contestants);
+    table::legend();
+    table::ratios(&contestants);
+    if options.only.is_some() {
+        return;
+    }
+    crowded(stage.contestants(&next), effort);
+    drop(contestants);
+    let upstream = stage.leave_upstream();
+    scale::run(&binary, &upstream, &path, effort, options.keys, &next);
+}
+
+/// Rounds of all of them.
+fn take_turns(contestants: &mut [Contestant<'_>], effort: Effort) {
     for _ in 0..effort.rounds {
-        for contestant in &mut contestants {
+        for contestant in &mut *contestants {
             contestant.round(|one| {
                 let (servers, behind) = (&one.servers, &one.behind);
                 measure(
@@ -115,14 +139,21 @@ pub(crate) fn run(options: Options) {
             });
         }
     }
+}
+
+/// Those that sync before they answer, and the plain proxy, once more with more connections: a sync is
+/// shared by all who wait for one.
+fn crowded(mut contestants: Vec<Contestant<'_>>, effort: Effort) {
+    let connections = effort.connections * CROWD;
+    println!("\n\nthe same with {connections} connections\n");
+    contestants.retain(|one| CROWDED.contains(&one.name));
+    let effort = Effort {
+        connections,
+        ..effort
+    };
+    take_turns(&mut contestants, effort);
     table::print(&contestants);
     table::ratios(&contestants);
-    drop(contestants);
-    if options.only.is_some() {
-        return;
-    }
-    let upstream = stage.leave_upstream();
-    scale::run(&binary, &upstream, &path, effort, options.keys, &next);
 }
 
 impl Stage {

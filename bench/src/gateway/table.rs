@@ -121,6 +121,10 @@ pub(crate) fn print(contestants: &[Contestant<'_>]) {
             one.middle(|round| round.generator)
         );
     }
+}
+
+/// What the columns are.
+pub(crate) fn legend() {
     println!(
         "\nCPU µs: of the server, per request; with behind: and of the handler or Redis that it uses.\n\
          memory: of the server's processes, at the end of a round. errors: must be 0.\n\
@@ -139,7 +143,6 @@ pub(crate) fn ratios(contestants: &[Contestant<'_>]) {
     for (what, of, target) in TARGETS {
         let name = format!("{what} ÷ {of}");
         let (Some(what), Some(of)) = (find(what), find(of)) else {
-            println!("{name:<60} {:>8}", "not measured here");
             continue;
         };
         let target = target.map_or(String::new(), |target| format!("≥ {target:.2}"));

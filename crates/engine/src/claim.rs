@@ -41,7 +41,6 @@ struct Carried<S: Store, R: Runtime> {
     fence: Fence,
     /// Kept until the claim is decided, so that vanished callers count against the limit too.
     slot: Option<Slot>,
-    /// There until it is decided.
     claiming: Option<Claiming>,
 }
 
@@ -100,39 +99,28 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             return;
         };
         if left.may_hold {
-            let is_back = |decision| decision != Decision::Fenced;
-            self.undo(
-                deadline,
-                id,
-                &Command::Release { fence },
-                &mut counted,
-                is_back,
-            )
-            .await;
+            let release = Command::Release { fence };
+            self.undo(deadline, id, &release, &mut counted, Until::Answered)
+                .await;
         }
         if left.may_come_late {
             // Removes and does not release: such a write found no row, and the next payload may be a
-            // mended one. It is looked for until the patience ends, whatever was found: there may be
+            // mended one. Whatever was found, it is looked for until the patience ends: there may be
             // several such writes, and the row that keeps them away may go.
-            self.undo(
-                deadline,
-                id,
-                &Command::Evict { fence },
-                &mut counted,
-                |_| false,
-            )
-            .await;
+            let evict = Command::Evict { fence };
+            self.undo(deadline, id, &evict, &mut counted, Until::Deadline)
+                .await;
         }
     }
 
-    /// Sends the command until `is_done`, or the deadline.
+    /// Sends the command again and again.
     async fn undo<'a>(
         &'a self,
         deadline: Duration,
         id: &RecordId,
         command: &Command,
         counted: &mut Counted<'a>,
-        is_done: impl Fn(Decision) -> bool,
+        until: Until,
     ) {
         let mut pause = RETRY_PAUSE_MIN;
         loop {
@@ -141,7 +129,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                     if applied.decision == Decision::Settled {
                         self.waiting.wake(id);
                     }
-                    if is_done(applied.decision) || !self.may_look_on(counted) {
+                    if until == Until::Answered || !self.may_look_on(counted) {
                         return;
                     }
                     LOOK_PAUSE_MAX
@@ -175,6 +163,14 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 }
 
+/// How long a command is sent again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Until the store has answered.
+    Answered,
+    Deadline,
+}
+
 /// What a key that may have been written late counts as.
 enum Counted<'a> {
     /// The execution that it was claimed for: nobody has been able to tell whether it is held.
@@ -187,27 +183,34 @@ impl<S: Store, R: Runtime> Future for Carried<S, R> {
     type Output = (Result<Applied, EngineError>, Option<Slot>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(claiming) = &mut self.claiming else {
+        // Taken out: what panics must not be gone on with.
+        let Some(mut claiming) = self.claiming.take() else {
             return Poll::Pending;
         };
-        let polled = claiming.as_mut().poll(context);
-        polled.map(|result| {
-            self.claiming = None;
-            (result, self.slot.take())
-        })
+        match claiming.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready((result, self.slot.take())),
+            Poll::Pending => {
+                self.claiming = Some(claiming);
+                Poll::Pending
+            }
+        }
     }
 }
 
 impl<S: Store, R: Runtime> Drop for Carried<S, R> {
     fn drop(&mut self) {
-        let Some(claiming) = self.claiming.take() else {
+        // It leaves with the result: without one, the claim was dropped or has panicked.
+        let Some(slot) = self.slot.take() else {
             return;
         };
-        let (inner, slot) = (Arc::clone(&self.inner), self.slot.take());
-        let (id, fence) = (self.id, self.fence);
+        let (inner, id, fence) = (Arc::clone(&self.inner), self.id, self.fence);
+        let Some(claiming) = self.claiming.take() else {
+            inner.take_back(id, fence, Some(slot), Left::UNSURE);
+            return;
+        };
         self.inner.runtime.spawn(async move {
             let left = Left::by(&claiming.await);
-            inner.take_back(id, fence, slot, left);
+            inner.take_back(id, fence, Some(slot), left);
         });
     }
 }

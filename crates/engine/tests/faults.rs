@@ -191,11 +191,12 @@ async fn a_claim_that_is_written_after_it_was_given_up_is_given_back() {
         })
         .await;
         store.arrive().await;
-        eventually("the key is released", async || {
-            kinds(&store.store).await == [StateKind::Released]
+        assert_eq!(kinds(&store.store).await, [StateKind::Executing]);
+        eventually("the key is given back", async || {
+            kinds(&store.store).await != [StateKind::Executing]
         })
         .await;
-        let retry = guard().run(b"", counted(&runs, "ch_1")).await;
+        let retry = guard().run(b"mended", counted(&runs, "ch_1")).await;
         assert_eq!(name(&retry.unwrap()), "executed", "{is_second}");
         assert_eq!(runs.load(Ordering::SeqCst), 1);
     }

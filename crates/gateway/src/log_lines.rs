@@ -86,7 +86,8 @@ fn write_all(
     tell_lost: impl Fn(u64),
 ) {
     let mut lost_told = 0;
-    while let Ok(entry) = entries.recv() {
+    let mut next = entries.recv().ok();
+    while let Some(entry) = next {
         let drained = match entry {
             Entry::Line(line) => {
                 // There is nowhere to say that this failed.
@@ -98,8 +99,10 @@ fn write_all(
             }
             Entry::Drained(tell) => Some(tell),
         };
+        let waiting = entries.try_recv().ok();
         let lost = counts.lost.load(Ordering::Relaxed);
-        if lost > lost_told {
+        // Not while others wait: what is told of them would take the place of lines, and be lost, too.
+        if lost > lost_told && (waiting.is_none() || drained.is_some()) {
             lost_told = lost;
             tell_lost(lost);
         }
@@ -107,6 +110,7 @@ fn write_all(
             // Whoever asked may have gone on.
             let _ = tell.send(());
         }
+        next = waiting.or_else(|| entries.recv().ok());
     }
 }
 

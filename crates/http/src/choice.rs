@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::Route;
-use crate::spelling::{Likeness, READ_BYTES_MAX, is_plain, odd, plain};
+use crate::spelling::{Likeness, odd, plain};
 
 /// The route of a request. A path that a literal matches as it is spelt has no other.
 pub(crate) fn choose<'a>(
@@ -23,29 +23,43 @@ pub(crate) fn choose<'a>(
         return spelt;
     }
     let usual = plain(path);
+    // The usual reading has no slash at its end, but the paths of some routes do.
+    let ended = usual.as_ref().filter(|_| path.ends_with('/'));
+    let ended = ended.map(|usual| format!("{usual}/"));
     let mut chosen = usual.as_ref().map_or(spelt, |usual| {
-        let route = first_usual(routes, method, path, usual);
-        let is_exact = path.strip_suffix('/') == Some(usual);
-        nearer(spelt, route, is_exact)
+        let route = first_usual(routes, method, usual, ended.as_deref());
+        nearer(spelt, route, ended.as_deref() == Some(path))
     });
+    let may_take_over = |other: &Arc<Route>| chosen.is_none_or(|chosen| takes_over(other, chosen));
+    if !about(routes, method).any(may_take_over) {
+        return chosen;
+    }
     let mut consider = |other: &'a Arc<Route>| {
         if chosen.is_none_or(|chosen| takes_over(other, chosen)) {
             chosen = Some(other);
         }
     };
-    if path.len() > READ_BYTES_MAX && !is_plain(path) {
+    alike(routes, method, path).for_each(&mut consider);
+    for own in usual.iter().chain(&ended) {
+        let spelt = first(routes, method, own).filter(|route| !route.pattern.is_any());
+        let spelt = spelt.into_iter();
+        spelt
+            .chain(alike(routes, method, own))
+            .for_each(&mut consider);
+    }
+    let Some(readings) = odd(path) else {
         // Any route may be the one of some reading.
         about(routes, method).for_each(consider);
         return chosen;
-    }
-    for own in std::iter::once(path).chain(usual.as_deref()) {
-        alike(routes, method, own).for_each(&mut consider);
-    }
-    for read in odd(path) {
-        first(routes, method, &read)
-            .into_iter()
-            .for_each(&mut consider);
-        alike(routes, method, &read).for_each(&mut consider);
+    };
+    for read in readings {
+        let ended = ended.as_ref().map(|_| format!("{read}/"));
+        for read in std::iter::once(&read).chain(&ended) {
+            let spelt = first(routes, method, read).into_iter();
+            spelt
+                .chain(alike(routes, method, read))
+                .for_each(&mut consider);
+        }
     }
     chosen
 }
@@ -83,17 +97,16 @@ fn first<'a>(routes: &'a [Arc<Route>], method: &Method, path: &str) -> Option<&'
     about(routes, method).find(|route| route.pattern.matches(path))
 }
 
-/// The first route of a path that is usually read like this. To routes whose paths end in a slash, a
-/// slash at its end belongs.
+/// The first route of a path that is usually read like this; for routes whose paths end in a slash, like
+/// `ended`.
 fn first_usual<'a>(
     routes: &'a [Arc<Route>],
     method: &Method,
-    path: &str,
     usual: &str,
+    ended: Option<&str>,
 ) -> Option<&'a Arc<Route>> {
-    let ended = path.ends_with('/').then(|| format!("{usual}/"));
     let matches_ended = |route: &Route| {
-        let ended = ended.as_ref().filter(|_| route.pattern.ends_in_slash());
+        let ended = ended.filter(|_| route.pattern.ends_in_slash());
         ended.is_some_and(|path| route.pattern.matches(path))
     };
     about(routes, method).find(|route| route.pattern.matches(usual) || matches_ended(route))
@@ -200,6 +213,16 @@ mod tests {
             "/{*rest}",
             "as it is spelt it is guarded"
         );
+        // Where it is laxer than one without the slash, an API may not mind the slash.
+        for other in [
+            off("/{a}/{b}/"),
+            route("/{a}/{b}/", Mode::Enforce, false, Statuses::default()),
+        ] {
+            let routes = [other, enforced("/payments/{id}"), off("/{*rest}")];
+            for path in ["/payments/1/", "//payments/1/"] {
+                assert_eq!(chosen(&routes, path), "/payments/{id}", "{path}");
+            }
+        }
         for routes in [["/a/{id}/", "/a/{id}"], ["/a/{id}", "/a/{id}/"]] {
             let routes = routes.map(enforced);
             assert_eq!(chosen(&routes, "/a/1/"), "/a/{id}/");
@@ -207,12 +230,12 @@ mod tests {
         }
     }
 
-    /// Readings are copies, and a head may be large.
+    /// Readings are copies, and whoever sends a path decides how many there are.
     #[test]
-    fn a_long_path_that_is_spelt_oddly_has_the_strictest_route() {
+    fn a_path_with_too_many_readings_has_the_strictest_route() {
         let off = route("/{*rest}", Mode::Off, true, Statuses::default());
         let routes = [enforced("/payments"), off];
-        let long = "a".repeat(READ_BYTES_MAX);
+        let long = "a".repeat(4096);
         assert_eq!(chosen(&routes, &format!("/{long}")), "/{*rest}");
         assert_eq!(chosen(&routes, &format!("/{long};")), "/payments");
     }
@@ -368,13 +391,18 @@ mod tests {
                 return Ok(());
             }
             prop_assert!(!is_laxer(found, spelt), "{:?}", found);
-            for reading in odd(&path) {
+            for reading in odd(&path).unwrap_or_default() {
                 let read = first(&routes, &Method::POST, &reading);
                 prop_assert!(!is_laxer(found, read), "{:?} {:?}", found, reading);
             }
             if let Some(usual) = plain(&path) {
-                let read = first_usual(&routes, &Method::POST, &path, &usual);
-                prop_assert!(!is_laxer(found, read), "{:?} {:?}", found, usual);
+                let own = first(&routes, &Method::POST, &usual);
+                let own = own.filter(|route| !route.pattern.is_any());
+                let ended = path.ends_with('/').then(|| format!("{usual}/"));
+                let usual = first_usual(&routes, &Method::POST, &usual, ended.as_deref());
+                for read in [own, usual] {
+                    prop_assert!(!is_laxer(found, read), "{:?} {:?}", found, read);
+                }
             }
         }
 

@@ -329,12 +329,15 @@ impl Upstream {
         let body_bytes = request.body().size_hint().lower();
         let binds = names_connection(request.headers());
         let uploads = !request.body().is_whole() && !ends_in_head;
-        let progress = uploads.then(|| lease.progress());
+        let progress = lease.progress();
+        let begun = progress.bytes();
         handed.set(true);
-        let answer = self.in_time(lease.send(*request), progress);
+        let sending = lease.send(*request);
+        let answer = self.in_time(sending, uploads.then_some(&progress));
         match answer.await {
             Some(Ok(response)) => {
-                let unsent = lease.written().bytes() - before < body_bytes;
+                lease.note_answer();
+                let unsent = progress.bytes() - begun < body_bytes;
                 let lease = if binds { lease.for_one() } else { lease };
                 let timeout = self.idle_timeout;
                 Ok(AnswerBody::of(response, lease, unsent, timeout))
@@ -368,7 +371,7 @@ impl Upstream {
     async fn in_time<T>(
         &self,
         sending: impl Future<Output = T>,
-        uploads: Option<Progress>,
+        uploads: Option<&Progress>,
     ) -> Option<T> {
         let Some(progress) = uploads else {
             let sending = tokio::time::timeout(self.response_timeout, sending);

@@ -2,7 +2,7 @@
 //! request has gone out.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -45,11 +45,19 @@ pub(crate) struct Place {
     all: Arc<Places>,
     /// Of its body, by the connection.
     taken_bytes: AtomicU64,
+    /// Whether the request's answer is waited for no more, and never came.
+    is_given_up: AtomicBool,
 }
 
 impl Place {
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What has not been sent of the request by now is not to be sent. It may wait within the
+    /// connection for an API that takes fewer requests at once, long after it was given up.
+    fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
     }
 
     fn note_taken(&self, bytes: usize) {
@@ -59,27 +67,43 @@ impl Place {
 }
 
 /// The place of a request whose answer somebody wants.
-pub(crate) struct Stay(Arc<Place>);
+pub(crate) struct Stay {
+    place: Arc<Place>,
+    is_answered: bool,
+}
 
 impl Stay {
     pub(crate) fn new(places: &Arc<Places>) -> Self {
         places.wanted.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::new(Place {
+        let place = Place {
             all: Arc::clone(places),
             taken_bytes: AtomicU64::new(0),
-        }))
+            is_given_up: AtomicBool::new(false),
+        };
+        Self {
+            place: Arc::new(place),
+            is_answered: false,
+        }
     }
 
     pub(crate) fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.place)
+    }
+
+    /// Notes that the answer has begun: the request may go on now, whoever reads it.
+    pub(crate) fn note_answer(&mut self) {
+        self.is_answered = true;
     }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
+        if !self.is_answered {
+            self.place.give_up();
+        }
         // In this order: whoever sees that nothing is wanted looks at the time.
-        self.0.all.note_move();
-        self.0.all.wanted.fetch_sub(1, Ordering::AcqRel);
+        self.place.all.note_move();
+        self.place.all.wanted.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -107,6 +131,10 @@ impl Body for Placed {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let place = self.place.as_ref();
+        if place.is_some_and(|place| place.is_given_up.load(Ordering::Acquire)) {
+            return Poll::Ready(Some(Err("the request was given up".into())));
+        }
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         if let (Some(place), Some(Ok(frame))) = (&self.place, &frame) {
             place.note_taken(frame.data_ref().map_or(0, Bytes::len));

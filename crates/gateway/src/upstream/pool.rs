@@ -168,7 +168,8 @@ impl Pool {
     fn watch(self: &Arc<Self>, crowd: Crowd) {
         if self.shares(crowd).begin_watch() {
             let look = move |pool: &Self| pool.shares(crowd).close_old();
-            tokio::spawn(watch(Arc::downgrade(self), self.patience.idle, look));
+            let first = self.patience.idle.min(self.patience.silent);
+            tokio::spawn(watch(Arc::downgrade(self), first, look));
         }
     }
 
@@ -250,6 +251,13 @@ impl Lease {
         match &self.stay {
             Some(stay) => Progress::AmongOthers(stay.place()),
             None => Progress::Alone(self.connection.written.clone()),
+        }
+    }
+
+    /// Notes that the request's answer has begun.
+    pub(crate) fn note_answer(&mut self) {
+        if let Some(stay) = &mut self.stay {
+            stay.note_answer();
         }
     }
 

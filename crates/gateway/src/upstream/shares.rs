@@ -99,7 +99,15 @@ impl Share {
     }
 
     fn has_room(&self, patience: Patience) -> bool {
-        !self.is_retired && self.taken() < STREAMS_MAX && !self.is_old(patience)
+        !self.is_retired
+            && !self.sender.is_closed()
+            && self.taken() < STREAMS_MAX
+            && !self.is_old(patience)
+    }
+
+    /// Whether it takes no further requests and has none. One that the API wants to end may have some.
+    fn is_over(&self) -> bool {
+        self.sender.is_closed() && self.taken() == 0
     }
 
     /// Since when it has not been needed for too long, or when that will be; `None` while somebody
@@ -149,7 +157,7 @@ impl Shares {
     /// A place on a connection that has room, if there is one.
     pub(crate) fn join(&self) -> Option<(Connection, Stay)> {
         let mut connections = lock(&self.connections);
-        connections.all.retain(|one| !one.sender.is_closed());
+        connections.all.retain(|one| !one.is_over());
         let mut all = connections.all.iter();
         all.find(|one| one.has_room(self.patience)).map(Share::join)
     }
@@ -216,7 +224,7 @@ impl Shares {
             if is_old {
                 one.end();
             }
-            !is_old && !one.sender.is_closed()
+            !is_old && !one.is_over()
         });
         let pause = patience.idle.min(patience.silent).max(LOOK_PAUSE_MIN);
         let later = Instant::now() + pause;

@@ -17,7 +17,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::kit::{Authority, Call, Gateway, Setup, UNREACHABLE, Wire, send_to, soon, until};
+use crate::kit::{
+    Act, Authority, Call, Frames, Gateway, Setup, UNKNOWN, UNREACHABLE, Wire, send_to, soon, until,
+};
 
 /// What one connection takes.
 const STREAMS: usize = 100;
@@ -364,6 +366,23 @@ async fn an_upload_that_nobody_takes_does_not_outlive_its_client() {
     assert_eq!(wire.message().await.expect("an answer").status(), 413);
     drop(wire);
     api.has_open(0).await;
+}
+
+/// Within a connection a request waits for an API that takes fewer at once. When nobody waits for it any
+/// more, a person may find that nothing was charged, and let the retry run: it must not be sent then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_up_within_a_connection_is_not_sent_later() {
+    let upstream = Frames::start(&[Act::Shut]).await;
+    let config = "[limits]\nworkers = 1\n[upstream]\nhttp2 = true\nresponse_timeout = \"300ms\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let first = send_to(gateway.address, &Call::payment("k0")).await;
+    assert_eq!(first.status.as_u16(), 201, "{first:?}");
+    let late = send_to(gateway.address, &Call::payment("k1")).await;
+    late.assert_problem(504, UNKNOWN);
+    assert_eq!(upstream.requests(), 1);
+    upstream.open();
+    until(|| (upstream.taken_back() + upstream.requests() > 1).then_some(())).await;
+    assert_eq!((upstream.requests(), upstream.taken_back()), (1, 1));
 }
 
 /// How many keys a gateway has executed.

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use super::Wire;
 
@@ -45,6 +46,8 @@ pub(crate) enum Act {
     Hold,
     /// The head of an answer that nobody stores, and the beginning of its body.
     Begin,
+    /// An answer, after the word that the connection takes no further requests, until it is opened.
+    Shut,
     /// Once so many other requests were taken back: more for each of them, again and again, then an
     /// answer.
     Outlast { taken_back: usize },
@@ -56,6 +59,7 @@ pub(crate) struct Frames {
     pub(crate) address: SocketAddr,
     requests: Arc<AtomicUsize>,
     taken_back: Arc<AtomicUsize>,
+    opened: Arc<Notify>,
 }
 
 impl Frames {
@@ -68,11 +72,16 @@ impl Frames {
             address,
             requests: Arc::clone(&requests),
             taken_back: Arc::clone(&taken_back),
+            opened: Arc::default(),
         };
-        let acts = acts.to_vec();
+        let (acts, opened) = (acts.to_vec(), Arc::clone(&one.opened));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 stream.set_nodelay(true).expect("an option");
+                let stream = stream.into_std().expect("a socket");
+                let other = stream.try_clone().expect("a handle");
+                tokio::spawn(open(other, Arc::clone(&opened)));
+                let stream = TcpStream::from_std(stream).expect("a socket");
                 let mut connection = Connection {
                     wire: Wire::new(stream),
                     taken_back: Vec::new(),
@@ -87,6 +96,11 @@ impl Frames {
         one
     }
 
+    /// Has connections that are shut take requests again.
+    pub(crate) fn open(&self) {
+        self.opened.notify_waiters();
+    }
+
     /// How many requests were taken back.
     pub(crate) fn taken_back(&self) -> usize {
         self.taken_back.load(Ordering::SeqCst)
@@ -96,6 +110,28 @@ impl Frames {
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
+}
+
+/// How many requests there may be at once.
+fn streams_max(count: u32) -> [u8; 6] {
+    let [a, b, c, d] = count.to_be_bytes();
+    [0, 3, a, b, c, d]
+}
+
+/// Opens a connection when it is told to, beside whoever reads and writes there.
+async fn open(socket: std::net::TcpStream, opened: Arc<Notify>) {
+    opened.notified().await;
+    let stream = TcpStream::from_std(socket).expect("a socket");
+    let settings = frame(SETTINGS, 0, 0, &streams_max(100));
+    Wire::new(stream).send(settings).await;
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
 }
 
 struct Connection {
@@ -171,6 +207,10 @@ impl Connection {
         match act {
             Act::Answer => self.answer(stream).await,
             Act::Hold => Some(()),
+            Act::Shut => {
+                self.write(SETTINGS, 0, 0, &streams_max(0)).await?;
+                self.answer(stream).await
+            }
             Act::Begin => {
                 self.write(HEADERS, END_HEADERS, stream, PARTIAL).await?;
                 self.write(DATA, 0, stream, b"pa").await
@@ -210,10 +250,7 @@ impl Connection {
     }
 
     async fn write(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Option<()> {
-        let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-        let mut frame = vec![length[1], length[2], length[3], kind, flags];
-        frame.extend(stream.to_be_bytes());
-        frame.extend(payload);
+        let frame = frame(kind, flags, stream, payload);
         self.wire.send(frame).await.then_some(())
     }
 }
