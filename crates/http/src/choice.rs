@@ -39,26 +39,24 @@ pub(crate) fn choose<'a>(
             chosen = Some(other);
         }
     };
-    alike(routes, method, path).for_each(&mut consider);
-    for own in usual.iter().chain(&ended) {
-        let spelt = first(routes, method, own).filter(|route| !route.pattern.is_any());
-        let spelt = spelt.into_iter();
-        spelt
-            .chain(alike(routes, method, own))
-            .for_each(&mut consider);
-    }
-    let Some(readings) = odd(path) else {
+    let Some(odd) = odd(path) else {
         // Any route may be the one of some reading.
         about(routes, method).for_each(consider);
         return chosen;
     };
-    for read in readings {
-        let ended = ended.as_ref().map(|_| format!("{read}/"));
-        for read in std::iter::once(&read).chain(&ended) {
-            let spelt = first(routes, method, read).into_iter();
-            spelt
-                .chain(alike(routes, method, read))
-                .for_each(&mut consider);
+    for read in &odd {
+        first(routes, method, read)
+            .into_iter()
+            .for_each(&mut consider);
+    }
+    // Some APIs add a slash at the end where their own paths have one.
+    let may_end =
+        ended.is_some() || about(routes, method).any(|route| route.pattern.ends_in_slash());
+    let own = std::iter::once(path).chain(usual.as_deref());
+    for read in own.chain(odd.iter().map(String::as_str)) {
+        of_their_own(routes, method, read).for_each(&mut consider);
+        if may_end && !read.ends_with('/') {
+            of_their_own(routes, method, &format!("{read}/")).for_each(&mut consider);
         }
     }
     chosen
@@ -112,15 +110,18 @@ fn first_usual<'a>(
     about(routes, method).find(|route| route.pattern.matches(usual) || matches_ended(route))
 }
 
-/// For each other spelling of a path that some route has, the first route that is spelt like that.
-fn alike<'a>(
+/// The first route that is spelt like a path; and for each other spelling of it that some route has, the
+/// first one that is spelt like that. Not the route for everything, which is spelt like any.
+fn of_their_own<'a>(
     routes: &'a [Arc<Route>],
     method: &Method,
     path: &str,
 ) -> impl Iterator<Item = &'a Arc<Route>> {
-    about(routes, method)
+    let alike = about(routes, method)
         .filter(move |route| route.pattern.likeness(path) == Some(Likeness::Alike))
-        .filter_map(move |route| first(routes, method, &route.pattern.respelt(path)))
+        .filter_map(move |route| first(routes, method, &route.pattern.respelt(path)));
+    let spelt = first(routes, method, path).into_iter();
+    spelt.chain(alike).filter(|route| !route.pattern.is_any())
 }
 
 #[cfg(test)]

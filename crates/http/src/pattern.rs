@@ -134,7 +134,6 @@ impl Pattern {
                     alike = alike.max(likeness(literal, part)?);
                 }
                 (Segment::One, Some(part)) if !part.is_empty() => {}
-                (Segment::Literal(end), None) if end.is_empty() => alike = Likeness::Alike,
                 (Segment::Literal(_) | Segment::One, _) => return None,
             }
         }
@@ -145,15 +144,12 @@ impl Pattern {
     pub(crate) fn respelt(&self, path: &str) -> String {
         let mut wanted = self.segments.iter();
         let given = path.strip_prefix('/').unwrap_or(path).split('/');
-        let mut parts: Vec<_> = given
+        let parts: Vec<_> = given
             .map(|part| match wanted.next() {
                 Some(Segment::Literal(literal)) => literal,
                 Some(Segment::One | Segment::Rest) | None => part,
             })
             .collect();
-        if let Some(Segment::Literal(end)) = wanted.next() {
-            parts.push(end);
-        }
         format!("/{}", parts.join("/"))
     }
 
@@ -185,13 +181,13 @@ impl Pattern {
     /// see may name something else.
     #[must_use]
     pub fn parameter(&self, name: &str, path: &str) -> Option<String> {
-        let usual;
-        let path = if self.likeness(path).is_some() {
-            path
-        } else {
-            usual = plain(path).filter(|usual| self.likeness(usual).is_some())?;
-            &usual
-        };
+        let usual = plain(path);
+        let ended = usual.as_ref().filter(|_| path.ends_with('/'));
+        let ended = ended.map(|usual| format!("{usual}/"));
+        let mut read = std::iter::once(path)
+            .chain(usual.as_deref())
+            .chain(ended.as_deref());
+        let path = read.find(|path| self.likeness(path).is_some())?;
         let mut given = path.strip_prefix('/')?.split('/');
         for segment in self.text.strip_prefix('/')?.split('/') {
             let part = if segment.starts_with("{*") {
@@ -342,6 +338,8 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{name} of {path}");
         }
         assert!(pattern.has_parameter("rest") && !pattern.has_parameter("shops"));
+        let ended = Pattern::parse("/shops/{shop}/").unwrap();
+        assert_eq!(ended.parameter("shop", "//shops/a/").as_deref(), Some("a"));
     }
 
     #[test]

@@ -10,8 +10,8 @@ pub(crate) enum Likeness {
     /// Spelt the same. An escape beyond ASCII is the character itself: there is no other way to
     /// send it in ASCII.
     Spelt,
-    /// The same to some APIs: after decoding, but for escapes that hide what a path is made of; but
-    /// for case; of whole paths, but for a slash that is missing at the end.
+    /// The same to some APIs: after decoding, but for escapes that hide what a path is made of; and but
+    /// for case.
     Alike,
 }
 
