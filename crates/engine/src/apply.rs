@@ -1,6 +1,7 @@
 //! Read, decide, swap; and again when somebody else wrote first.
 //!
-//! This is the only place that writes clients' keys to the store. A swap that may or may not have
+//! This is the only place that writes clients' keys to the store, but for an old id that is put out of
+//! use (`locate.rs`). A swap that may or may not have
 //! happened is followed by a read, never by a blind second write: the rules recognise an execution's
 //! own earlier success by its fence. A person's decision has none: it is recognised by the row that it
 //! would have left ([`Tried`]).
@@ -58,6 +59,11 @@ impl Applied {
             | State::Completed { .. }
             | State::Expired { .. } => None,
         }
+    }
+
+    pub(crate) fn is_completed(&self) -> bool {
+        let row = self.row.as_ref();
+        row.is_some_and(|row| matches!(row.record.state, State::Completed { .. }))
     }
 
     pub(crate) fn into_record(self) -> Option<Box<Record>> {
@@ -200,13 +206,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Err(error) => return Err(unsure.map_or(error, |tried| tried.error).into()),
             };
         }
-        Err(unsure.map_or_else(|| self.contended(), |tried| tried.error.into()))
-    }
-
-    /// Others wrote each time.
-    pub(crate) fn contended(&self) -> EngineError {
-        let rounds = self.config.rounds_max;
-        EngineError::Contended { rounds }
+        Err(unsure.map_or(EngineError::Contended, |tried| tried.error.into()))
     }
 
     /// A retry may notice before any sweep does that an execution has fallen silent, and write that
@@ -247,7 +247,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 
     pub(crate) async fn load(&self, id: &RecordId) -> Result<Option<Row>, StoreError> {
-        let load = self.store.load(id);
+        let load = async { self.store.load(id).await };
         self.asked(StoreOperation::Load, load, StoreError::unavailable)
             .await
     }
@@ -258,19 +258,19 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         expected: Option<Version>,
         next: Option<&Record>,
     ) -> Result<Swap, StoreError> {
-        let swap = self.store.swap(id, expected, next);
+        let swap = async { self.store.swap(id, expected, next).await };
         self.asked(StoreOperation::Swap, swap, StoreError::ambiguous)
             .await
     }
 
     pub(crate) async fn due(&self, limit: usize) -> Result<Vec<RecordId>, StoreError> {
-        let due = self.store.due(self.now(), limit);
+        let due = async { self.store.due(self.now(), limit).await };
         self.asked(StoreOperation::Due, due, StoreError::unavailable)
             .await
     }
 
     pub(crate) async fn store_now(&self) -> Result<Timestamp, StoreError> {
-        let now = self.store.now();
+        let now = async { self.store.now().await };
         self.asked(StoreOperation::Now, now, StoreError::unavailable)
             .await
     }

@@ -30,10 +30,6 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The longest between two looks for a write that may still appear: there may be many of them.
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// How many late writes are looked for at once: some hundred reads a second, for a store that is in
-/// trouble already.
-pub(crate) const LATE_LOOKS_MAX: usize = 1000;
-
 /// A claim under way. Polled by the caller; finished by a task if the caller drops it.
 struct Carried<S: Store, R: Runtime> {
     inner: Arc<Inner<S, R>>,
@@ -45,7 +41,8 @@ struct Carried<S: Store, R: Runtime> {
 }
 
 impl<S: Store, R: Runtime> Inner<S, R> {
-    /// Claims, carrying the claim through even if the returned future is dropped.
+    /// Claims, carrying the claim through even if the returned future is dropped. The slot comes back
+    /// to be executed in.
     pub(crate) async fn claim_in_full(
         self: &Arc<Self>,
         id: RecordId,
@@ -53,7 +50,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         fence: Fence,
         start: Start,
         slot: Slot,
-    ) -> Result<(Applied, Slot), EngineError> {
+    ) -> Result<(Applied, Option<Slot>), EngineError> {
         let inner = Arc::clone(self);
         let claiming: Claiming = Box::pin(async move { inner.apply(&id, &command, start).await });
         let (result, mut slot) = Carried {
@@ -64,24 +61,15 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             claiming: Some(claiming),
         }
         .await;
-        let left = Left::by(&result);
         let executes = matches!(&result, Ok(applied) if applied.decision == Decision::Execute);
-        if !executes {
-            let unused = slot.take_if(|_| result.is_err());
-            self.take_back(id, fence, unused, left);
+        if let Some(unused) = slot.take_if(|_| !executes) {
+            self.take_back(id, fence, unused, Left::by(&result));
         }
-        // The slot leaves with the first result, and there is only one.
-        Ok((result?, slot.ok_or(EngineError::ShuttingDown)?))
+        Ok((result?, slot))
     }
 
     /// Takes back what a claim left under a fence that nobody executes under, in a task of its own.
-    pub(crate) fn take_back(
-        self: &Arc<Self>,
-        id: RecordId,
-        fence: Fence,
-        slot: Option<Slot>,
-        left: Left,
-    ) {
+    pub(crate) fn take_back(self: &Arc<Self>, id: RecordId, fence: Fence, slot: Slot, left: Left) {
         if left != Left::NOTHING {
             let inner = Arc::clone(self);
             self.runtime
@@ -90,14 +78,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     }
 
     /// A write that was given up may still be on its way: a commit that waits for a standby or a
-    /// disk appears when that is over. So while the key is not held under the fence it is looked at
-    /// again.
-    async fn look_for(&self, id: &RecordId, fence: Fence, slot: Option<Slot>, left: Left) {
+    /// disk appears when that is over. So the key is looked at again and again.
+    async fn look_for(&self, id: &RecordId, fence: Fence, slot: Slot, left: Left) {
         let patience = self.config.settle_patience;
         let deadline = self.runtime.elapsed().saturating_add(patience);
-        let Some(mut counted) = slot.map(Counted::Execution).or_else(|| self.late_look()) else {
-            return;
-        };
+        let mut counted = Counted::Execution(slot);
         if left.may_hold {
             let release = Command::Release { fence };
             self.undo(deadline, id, &release, &mut counted, Until::Answered)
@@ -150,16 +135,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
     /// what arrives waits for the end of its lease.
     fn may_look_on<'a>(&'a self, counted: &mut Counted<'a>) -> bool {
         if let Counted::Execution(_) = counted {
-            let Some(look) = self.late_look() else {
+            let Ok(permit) = self.late_looks.try_acquire() else {
                 return false;
             };
-            *counted = look;
+            *counted = Counted::Look(permit);
         }
         !self.tasks.is_draining()
-    }
-
-    fn late_look(&self) -> Option<Counted<'_>> {
-        self.late_looks.try_acquire().ok().map(Counted::Look)
     }
 }
 
@@ -205,12 +186,12 @@ impl<S: Store, R: Runtime> Drop for Carried<S, R> {
         };
         let (inner, id, fence) = (Arc::clone(&self.inner), self.id, self.fence);
         let Some(claiming) = self.claiming.take() else {
-            inner.take_back(id, fence, Some(slot), Left::UNSURE);
+            inner.take_back(id, fence, slot, Left::UNSURE);
             return;
         };
         self.inner.runtime.spawn(async move {
             let left = Left::by(&claiming.await);
-            inner.take_back(id, fence, Some(slot), left);
+            inner.take_back(id, fence, slot, left);
         });
     }
 }
@@ -241,11 +222,8 @@ impl Left {
     /// By a claim under whose fence nobody executes.
     fn by(result: &Result<Applied, EngineError>) -> Self {
         match result {
-            // A row that is completed stays until it expires, and keeps late writes away.
-            Ok(Applied {
-                decision: Decision::Replay | Decision::NotReplayable | Decision::AlreadyUsed,
-                ..
-            }) => Self::NOTHING,
+            // It stays until it expires, and keeps late writes away.
+            Ok(applied) if applied.is_completed() => Self::NOTHING,
             Ok(applied) => Self {
                 may_hold: applied.decision == Decision::Execute,
                 may_come_late: applied.may_come_late,

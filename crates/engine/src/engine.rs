@@ -16,7 +16,6 @@ use onlyonce_store::{Store, StoreError, Version};
 use tokio::sync::Semaphore;
 
 use crate::apply::Start;
-use crate::claim::LATE_LOOKS_MAX;
 use crate::clock::ClockEstimate;
 use crate::estranged::Estranged;
 use crate::event::Contained;
@@ -95,7 +94,7 @@ pub(crate) struct Inner<S, R> {
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) turns: Turns,
     pub(crate) unreadable: Unreadable,
-    /// A place for each key whose late writes are looked for.
+    /// A place for each claim whose late writes are looked for: as many as there may be executions.
     pub(crate) late_looks: Semaphore,
 }
 
@@ -437,7 +436,7 @@ impl<S: Store, R: Runtime> EngineBuilder<S, R> {
             tasks: Arc::new(Tasks::new(config.executions_max)),
             turns: Turns::new(config.probes_max, sweep::rows_max(&config)),
             unreadable: Unreadable::default(),
-            late_looks: Semaphore::new(LATE_LOOKS_MAX),
+            late_looks: Semaphore::new(config.executions_max.min(Semaphore::MAX_PERMITS)),
             runtime,
         });
         if self.background {

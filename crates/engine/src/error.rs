@@ -13,12 +13,9 @@ pub enum EngineError {
     /// The store failed. Nothing was executed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Other writers kept winning. Nothing was executed; try again.
+    /// Other writers kept winning, or its time ended just then. Nothing was executed; try again.
     #[error("the key kept changing while it was being decided; try again")]
-    Contended {
-        /// How often it was decided again.
-        rounds: u32,
-    },
+    Contended,
     /// The limit of concurrent executions is reached. Nothing was executed; try again.
     #[error("{limit} executions are running, which is the limit; try again later")]
     Overloaded {

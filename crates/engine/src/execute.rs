@@ -61,10 +61,12 @@ impl<S: Store, R: Runtime> Inner<S, R> {
         // Boxed: it is moved about before it runs and when its caller goes away, and has kilobytes.
         let work: Working<T> = Box::pin(async move {
             let reply = Arc::clone(&inner).work(granted, work).await;
-            if may_come_late {
-                inner.take_back(id, fence, None, left_by(&reply));
-            }
-            drop(slot);
+            let left = if may_come_late {
+                left_by(&reply)
+            } else {
+                Left::NOTHING
+            };
+            inner.take_back(id, fence, slot, left);
             reply
         });
         if self.config.callers_work {

@@ -82,7 +82,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Err(error) => return Err(error.into()),
             };
         }
-        Err(unsure.map_or_else(|| self.contended(), EngineError::from))
+        Err(unsure.map_or(EngineError::Contended, EngineError::from))
     }
 }
 

@@ -99,8 +99,7 @@ impl Opening<'_> {
             }
             // Another process opens the store as well, or this write is there: look again.
         }
-        let rounds = self.rounds_max;
-        Err(EngineError::Contended { rounds })
+        Err(EngineError::Contended)
     }
 
     /// Whether a store without marks may be opened: it has no keys yet, or it or whoever opens it

@@ -124,8 +124,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Err(error) => return Err(error.into()),
             };
         }
-        let rounds = self.config.rounds_max;
-        Err(EngineError::Contended { rounds })
+        Err(EngineError::Contended)
     }
 }
 

@@ -194,19 +194,22 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 Some(row) if *is_previous && !is_forgotten(&row, self.now()) => {
                     Start::Existing(row)
                 }
-                _ if *is_previous => return Err(EngineError::Contended { rounds: 0 }),
+                _ if *is_previous => return Err(EngineError::Contended),
                 row => Start::Decided(row, decision, next),
             };
         }
         // Only now, so that replays are answered also at the limit and during shutdown.
         let slot = slot?;
         let (applied, slot) = self.claim_in_full(id, command, fence, start, slot).await?;
-        match applied {
-            Applied {
-                decision: Decision::Execute,
-                row: Some(row),
-                may_come_late,
-            } => {
+        match (applied, slot) {
+            (
+                Applied {
+                    decision: Decision::Execute,
+                    row: Some(row),
+                    may_come_late,
+                },
+                Some(slot),
+            ) => {
                 let is_previous = *is_previous;
                 let granted = Granted {
                     id,
@@ -216,7 +219,7 @@ impl<S: Store, R: Runtime> Inner<S, R> {
                 };
                 Ok(Answer::Execute(granted, slot))
             }
-            told => Ok(Answer::Told(told)),
+            (told, _) => Ok(Answer::Told(told)),
         }
     }
 

@@ -19,12 +19,14 @@ use common::{
     faulty, kinds, name, short_lease,
 };
 use futures_util::FutureExt as _;
-use onlyonce_core::{Command, Response, StateKind, StoredResponse, TombstoneReason, Verdict};
-use onlyonce_engine::{
-    Carried, Engine, EngineConfig, EngineError, Finished, GuardError, Outcome, Reply, Resolver,
-    TokioRuntime,
+use onlyonce_core::{
+    Command, Policy, Response, Reuse, StateKind, StoredResponse, TombstoneReason, Verdict,
 };
-use onlyonce_store::MemoryStore;
+use onlyonce_engine::{
+    Carried, Engine, EngineConfig, EngineError, Finished, GuardError, Outcome, Policies, Reply,
+    Resolver, TokioRuntime,
+};
+use onlyonce_store::{Filter, ListStore as _, MemoryStore};
 use tokio::sync::oneshot;
 
 /// A client that hangs up in the middle must not cancel the completion: its retry would find
@@ -157,12 +159,18 @@ async fn a_claim_whose_caller_vanished_is_given_back() {
 
 /// An engine that looks for late writes for as long as a test takes.
 async fn patient(store: &Faulty) -> Engine<Faulty> {
+    patient_with(store, Policies::default()).await
+}
+
+async fn patient_with(store: &Faulty, policies: Policies) -> Engine<Faulty> {
     let config = EngineConfig {
         store_timeout: Duration::from_millis(50),
         settle_patience: Duration::from_secs(10),
         ..EngineConfig::default()
     };
-    let builder = Engine::builder(store.clone()).config(config);
+    let builder = Engine::builder(store.clone())
+        .config(config)
+        .policies(policies);
     builder.without_background().open().await.unwrap()
 }
 
@@ -238,24 +246,87 @@ async fn a_claim_that_is_written_after_its_work_did_nothing_is_removed() {
     }
 }
 
-/// The same of a claim that was told of somebody else's execution, which then did nothing.
+/// The same of a claim that was told of somebody else's execution, which then did nothing. Where keys
+/// are for one use, another payload is told that it was used.
 #[tokio::test]
 async fn a_claim_that_is_written_after_it_was_told_of_another_is_removed() {
-    let store = Faulty::default();
-    let engine = patient(&store).await;
-    let rejected = Finished {
-        outcome: Outcome::Rejected,
-        value: (),
+    for (reuse, payload, expected) in [
+        (Reuse::Replay, &b""[..], "in flight"),
+        (Reuse::Replay, b"another", "mismatch"),
+        (Reuse::SingleUse, b"another", "already used"),
+    ] {
+        let store = Faulty::default();
+        let policy = Policy::builder().reuse(reuse).build().unwrap();
+        let engine = patient_with(&store, Policies::new(policy)).await;
+        let rejected = Finished {
+            outcome: Outcome::Rejected,
+            value: (),
+        };
+        let (caller, go) = begun(&engine, "k", rejected).await;
+        store.fail(&[Fault::WrittenLate]);
+        let runs = Arc::new(AtomicUsize::new(0));
+        let second = engine.guard("pay", ANYBODY, "k");
+        let told = second.run(payload, counted(&runs, "ch_2")).await;
+        assert_eq!(name(&told.unwrap()), expected);
+        go.send(()).unwrap();
+        assert_eq!(name(&caller.await.unwrap()), "executed");
+        arrives_and_is_removed(&store, &engine).await;
+    }
+}
+
+/// A disk that stalls holds up everybody's claim at once, and they all appear when it goes on.
+#[tokio::test]
+async fn however_many_claims_were_given_up_all_are_given_back() {
+    const CLAIMS: usize = 1500;
+    let store = Faulty {
+        cheap_reads: true,
+        ..Faulty::default()
     };
-    let (caller, go) = begun(&engine, "k", rejected).await;
-    store.fail(&[Fault::WrittenLate]);
+    let engine = patient(&store).await;
     let runs = Arc::new(AtomicUsize::new(0));
-    let second = engine.guard("pay", ANYBODY, "k");
-    let told = second.run(b"", counted(&runs, "ch_2")).await;
-    assert_eq!(name(&told.unwrap()), "in flight");
-    go.send(()).unwrap();
-    assert_eq!(name(&caller.await.unwrap()), "executed");
-    arrives_and_is_removed(&store, &engine).await;
+    let loads = || store.loads.load(Ordering::SeqCst);
+    for number in 0..CLAIMS {
+        store.fail(&[Fault::WrittenLate, Fault::Unavailable]);
+        let key = number.to_string();
+        let guard = engine.guard("pay", ANYBODY, &key);
+        assert!(guard.run(b"", counted(&runs, "ch_1")).await.is_err());
+    }
+    let before = loads();
+    eventually("each has been looked for in vain", async || {
+        loads() >= before + CLAIMS
+    })
+    .await;
+    store.arrive().await;
+    let held = Filter {
+        unsettled: true,
+        ..Filter::default()
+    };
+    eventually("none is held", async || {
+        let page = store.store.list(&held, None, 1).await.unwrap();
+        page.entries.is_empty()
+    })
+    .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+/// A process that ends before it has looked leaves the key held by nobody.
+#[tokio::test]
+async fn a_drain_waits_for_the_first_look_at_what_may_come_late() {
+    let store = Faulty::default();
+    // In the caller's task: nobody has had time for a look when it is told.
+    let builder = Engine::builder(store.clone()).config(config_where(true));
+    let engine = builder.without_background().open().await.unwrap();
+    store.fail(&[Fault::WrittenLate]);
+    let rejected = |_| {
+        let outcome = Outcome::Rejected;
+        std::future::ready(Finished { outcome, value: () })
+    };
+    let reply = engine.guard("pay", ANYBODY, "k").run(b"", rejected).await;
+    assert_eq!(name(&reply.unwrap()), "executed");
+    store.arrive().await;
+    assert_eq!(kinds(&store.store).await, [StateKind::Executing]);
+    assert_eq!(engine.drain(Duration::from_secs(10)).await, 0);
+    assert!(kinds(&store.store).await.is_empty());
 }
 
 /// Two writes of one claim were on their way. The first to arrive is given back, and the row goes with
