@@ -25,6 +25,11 @@ pub(crate) struct Reply<T> {
 }
 
 impl<T> Reply<T> {
+    /// Whether nobody waits for the answer any more.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.sender.is_closed()
+    }
+
     /// Answers are sent from the last to the first of this order: those of one thread together,
     /// those on the processor `here` at the end. A thread that was moved between two of its callers
     /// may be woken twice.

@@ -106,6 +106,17 @@ impl Taken {
     fn len(&self) -> usize {
         self.swaps.len() + self.moves.len()
     }
+
+    /// Whoever gave a swap up takes it for maybe written. Not to write it spares them the doubt: after
+    /// a disk has stalled, claims would appear that nobody holds.
+    fn add(&mut self, swap: SwapCommand) {
+        if swap.reply.is_unwanted() {
+            return;
+        }
+        let body_bytes = swap.next.as_ref().map_or(0, |next| next.header.body_bytes);
+        self.bytes += RECORD_HEADER_BYTES as u64 + u64::from(body_bytes);
+        self.swaps.push(swap);
+    }
 }
 
 impl Writer {
@@ -151,11 +162,7 @@ impl Writer {
 
     fn take(&self, command: Command, taken: &mut Taken) {
         match command {
-            Command::Swap(swap) => {
-                let body_bytes = swap.next.as_ref().map_or(0, |next| next.header.body_bytes);
-                taken.bytes += RECORD_HEADER_BYTES as u64 + u64::from(body_bytes);
-                taken.swaps.push(swap);
-            }
+            Command::Swap(swap) => taken.add(swap),
             Command::Move(command) => {
                 taken.bytes += command.record.len() as u64;
                 taken.moves.push(command);
@@ -317,4 +324,28 @@ fn refuse(taken: Taken, error: &StoreError) {
 /// Nobody may be waiting any more: a caller may give up at any time.
 fn answer<T>(reply: Single<T>, result: Result<T, StoreError>) {
     let _ = reply.send(result);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A claim that its caller has given up would take the key for nobody.
+    #[test]
+    fn what_its_caller_has_given_up_is_not_written() {
+        let mut taken = Taken::default();
+        let mut waiting = Vec::new();
+        for is_given_up in [false, true, false] {
+            let (reply, awaited) = answer::channel();
+            waiting.extend((!is_given_up).then_some(awaited));
+            taken.add(SwapCommand {
+                id: RecordId::from_bytes([1; 32]),
+                expected: None,
+                next: None,
+                reply,
+                permit: None,
+            });
+        }
+        assert_eq!((taken.swaps.len(), waiting.len()), (2, 2));
+    }
 }
