@@ -1,5 +1,6 @@
 //! What a response means for its key.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use http::{HeaderMap, HeaderName};
@@ -68,10 +69,14 @@ impl Settle {
     }
 }
 
-/// What each status means. Later entries beat earlier ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How many statuses there are, from 0 on: none has more than three digits.
+const STATUSES: usize = 1000;
+
+/// What each status means.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Statuses {
-    rules: Vec<(RangeInclusive<u16>, Settle)>,
+    // Looked at in every request, and compared where a path may have one of several routes.
+    table: Box<[Settle]>,
 }
 
 /// Rejected before execution: the client may correct the request and use the key again.
@@ -82,7 +87,7 @@ const REJECTIONS: [u16; 18] = [
 impl Default for Statuses {
     fn default() -> Self {
         let stored = Self {
-            rules: vec![(0..=u16::MAX, Settle::Completed)],
+            table: [Settle::Completed; STATUSES].into(),
         };
         REJECTIONS
             .into_iter()
@@ -99,29 +104,42 @@ impl Statuses {
     /// Changes what a range of statuses means.
     #[must_use]
     pub fn set(mut self, statuses: RangeInclusive<u16>, settle: Settle) -> Self {
-        self.rules.push((statuses, settle));
+        let (first, last) = statuses.into_inner();
+        let till_last = self.table.iter_mut().take(usize::from(last) + 1);
+        till_last.skip(first.into()).for_each(|one| *one = settle);
         self
     }
 
     /// What a status means.
     #[must_use]
     pub fn of(&self, status: u16) -> Settle {
-        let rule = self
-            .rules
-            .iter()
-            .rev()
-            .find(|(statuses, _)| statuses.contains(&status));
-        rule.map_or(Settle::Unknown, |(_, settle)| *settle)
+        let settle = self.table.get(usize::from(status));
+        settle.copied().unwrap_or(Settle::Unknown)
     }
 
     /// Whether after some answer a retry may do more than under the other table.
     pub(crate) fn allow_more_than(&self, other: &Self) -> bool {
-        let allowed = |table: &Self, status| match table.of(status) {
+        let allowed = |settle: &Settle| match settle {
             Settle::Completed | Settle::Unknown => 0,
             Settle::Released => 1,
             Settle::NotStored => 2,
         };
-        self != other && (200..=599).any(|status| allowed(self, status) > allowed(other, status))
+        let mut both = self.table.iter().zip(&other.table);
+        self != other && both.any(|(one, other)| allowed(one) > allowed(other))
+    }
+}
+
+/// The statuses of each meaning, as ranges.
+impl fmt::Debug for Statuses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ranges = f.debug_map();
+        let mut first = 0;
+        for same in self.table.chunk_by(|one, next| one == next) {
+            let next = first + same.len();
+            ranges.entry(&(first..next), &same.first());
+            first = next;
+        }
+        ranges.finish()
     }
 }
 
