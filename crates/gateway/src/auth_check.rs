@@ -78,8 +78,12 @@ impl AuthCheck {
         if let Some(about) = request.extensions.get::<Arc<About>>() {
             about.tell(question.headers_mut());
         }
-        let answer = self.upstream.send(Box::new(question)).await;
-        answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
+        let Ok(answer) = self.upstream.send(Box::new(question)).await else {
+            return StatusCode::SERVICE_UNAVAILABLE;
+        };
+        let status = answer.status();
+        answer.into_body().let_go();
+        status
     }
 }
 

@@ -1,6 +1,6 @@
 //! File handles: as many as the limits need.
 //!
-//! Every client's connection takes one, a connection to the upstream for it another, and so do the
+//! Every client's connection takes one, every request at the upstream may take another, and so do the
 //! files of a store. Shells and service managers commonly allow a process 1,024, and far more if it
 //! asks.
 
@@ -11,14 +11,17 @@ const SPARE: u64 = 1024;
 
 /// Asks for as many as the limits need, and warns where there are fewer.
 pub(crate) fn raise(config: &Config) {
-    let connections = u64::try_from(config.limits.connections).unwrap_or(u64::MAX);
-    let wanted = connections.saturating_mul(2).saturating_add(SPARE);
+    let limits = &config.limits;
+    let wanted = [limits.connections, limits.executions, limits.passing]
+        .iter()
+        .map(|limit| u64::try_from(*limit).unwrap_or(u64::MAX))
+        .fold(SPARE, u64::saturating_add);
     if let Some(allowed) = raised_to(wanted).filter(|allowed| *allowed < wanted) {
         tracing::warn!(
             allowed,
             wanted,
-            "fewer file handles than limits.connections may need: raise the hard limit (ulimit -Hn, \
-             LimitNOFILE), or lower limits.connections"
+            "fewer file handles than limits.connections, executions and passing may need together: \
+             raise the hard limit (ulimit -Hn, LimitNOFILE), or lower the limits"
         );
     }
 }

@@ -173,27 +173,32 @@ fn answered(mut answer: Response<AnswerBody>) -> Response<ProxyBody> {
 /// What a failure is for the client, and what it proves for the key.
 fn failed(failure: &Failure) -> Response<ProxyBody> {
     tracing::warn!(%failure, "no answer from the upstream");
-    let (status, settle, detail) = match failure {
+    // The caller of a guarded request is told of an unknown outcome by the layer.
+    let (status, settle, code, detail) = match failure {
         Failure::NeverSent(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
             Settle::Released,
+            Code::UpstreamUnreachable,
             "Nothing was executed. Try again with the same key.",
+        ),
+        Failure::Crowded(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            Settle::Released,
+            Code::Overloaded,
+            "Nothing was sent to the service. Try again.",
         ),
         Failure::MaybeSent(_) => (
             StatusCode::BAD_GATEWAY,
             Settle::Unknown,
+            Code::UpstreamNoAnswer,
             "The connection broke off; it is not known whether the request was executed.",
         ),
         Failure::TimedOut(_) => (
             StatusCode::GATEWAY_TIMEOUT,
             Settle::Unknown,
+            Code::UpstreamNoAnswer,
             "No answer came in time; it is not known whether the request was executed.",
         ),
-    };
-    let code = match settle {
-        Settle::Released => Code::UpstreamUnreachable,
-        // The caller of a guarded request is told by the layer; this is for all others.
-        Settle::Unknown | Settle::Completed | Settle::NotStored => Code::UpstreamNoAnswer,
     };
     let mut problem = Problem::new(code, detail, Uuid::new_v4());
     if settle == Settle::Released {

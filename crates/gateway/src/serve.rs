@@ -368,6 +368,7 @@ fn upstream(config: &Config) -> Result<Upstream, String> {
         idle_timeout: settings.idle_timeout,
         pool_idle_max: settings.pool_idle_max,
         workers: config.limits.workers(),
+        passing: config.limits.passing,
         pool_idle_timeout: settings.pool_idle_timeout,
         down_for: settings.health_interval,
     };

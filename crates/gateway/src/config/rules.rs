@@ -71,6 +71,7 @@ impl<'a> Rules<'a> {
         let counts = [
             ("limits.connections", limits.connections),
             ("limits.executions", limits.executions),
+            ("limits.passing", limits.passing),
             ("limits.waiters", limits.waiters),
             ("limits.waiters_per_key", limits.waiters_per_key),
             ("limits.key_chars_max", limits.key_chars_max),

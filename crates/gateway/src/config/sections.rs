@@ -179,6 +179,7 @@ pub(crate) struct Limits {
     pub(crate) workers: usize,
     pub(crate) connections: usize,
     pub(crate) executions: usize,
+    pub(crate) passing: usize,
     pub(crate) waiters: usize,
     pub(crate) waiters_per_key: usize,
     pub(crate) header_bytes: usize,
@@ -201,6 +202,7 @@ impl Default for Limits {
             workers: 0,
             connections: 10_000,
             executions: engine.executions_max,
+            passing: 10_000,
             waiters: engine.waiters_max,
             waiters_per_key: engine.waiters_per_key_max,
             header_bytes: 32 * 1024,
@@ -232,6 +234,7 @@ impl Limits {
         visitor.key("workers", &mut self.workers);
         visitor.key("connections", &mut self.connections);
         visitor.key("executions", &mut self.executions);
+        visitor.key("passing", &mut self.passing);
         visitor.key("waiters", &mut self.waiters);
         visitor.key("waiters_per_key", &mut self.waiters_per_key);
         visitor.size("header_bytes", &mut self.header_bytes);

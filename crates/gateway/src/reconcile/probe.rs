@@ -199,6 +199,7 @@ impl Probe {
             pool_idle_timeout: POOL_IDLE_TIMEOUT,
             down_for: Duration::ZERO,
             workers: 0,
+            passing: usize::MAX,
         };
         Ok(Self {
             host,
@@ -323,7 +324,7 @@ fn unfit(what: &str) -> NoAnswer {
 
 fn unanswered(failure: &Failure) -> NoAnswer {
     let reason = match failure {
-        Failure::NeverSent(_) => "unreachable",
+        Failure::NeverSent(_) | Failure::Crowded(_) => "unreachable",
         Failure::MaybeSent(_) => "broken",
         Failure::TimedOut(_) => "timeout",
     };

@@ -77,6 +77,7 @@ impl Exporter {
             pool_idle_timeout: ANSWER_TIMEOUT,
             down_for: Duration::ZERO,
             workers: 0,
+            passing: usize::MAX,
         };
         let host = HeaderValue::from_str(endpoint.authority.as_str());
         let instance = Uuid::new_v4().to_string();

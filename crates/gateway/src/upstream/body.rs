@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use onlyonce_http::{BodyTimeout, BoxError};
 use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use super::pool::Lease;
@@ -20,6 +21,9 @@ use crate::forward::strip_own;
 /// instead counts against the connection at some APIs, and others wait there for what their execution
 /// came to.
 const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How long an answer is read of which only the head was wanted.
+const UNWANTED_MAX: Duration = Duration::from_secs(5);
 
 /// A body that fails after too long a silence, and when it is cut off.
 pub(crate) struct Timed<B> {
@@ -102,6 +106,7 @@ pub(crate) struct AnswerBody {
     end: Option<Instant>,
     // Made when the body first has nothing to say, as above.
     ending: Option<Pin<Box<Sleep>>>,
+    room: Option<OwnedSemaphorePermit>,
 }
 
 impl AnswerBody {
@@ -125,6 +130,7 @@ impl AnswerBody {
             early: unsent,
             end: None,
             ending: None,
+            room: None,
         };
         body.give_back_at_end();
         body
@@ -133,6 +139,19 @@ impl AnswerBody {
     /// Whether it came before the request was sent to its end.
     pub(crate) fn is_early(&self) -> bool {
         self.early
+    }
+
+    /// Keeps the room that its request takes, until it has ended.
+    pub(crate) fn keep(&mut self, room: OwnedSemaphorePermit) {
+        self.room = Some(room);
+    }
+
+    /// Reads to the end what nobody wants, so that the connection is of further use.
+    pub(crate) fn let_go(self) {
+        if !self.is_end_stream() {
+            let reading = read_unwanted(self);
+            tokio::spawn(tokio::time::timeout(UNWANTED_MAX, reading));
+        }
     }
 
     /// Sets a limit on all of it. One that drips would keep every silence short and never end.

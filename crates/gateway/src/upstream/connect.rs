@@ -34,6 +34,10 @@ const PING_PATIENCE: Duration = Duration::from_secs(5);
 /// it every request there. That is meant against hostile servers; the API is one that was configured.
 const TAKEN_BACK_MAX: usize = 4096;
 
+/// How much of an upload waits within an HTTP/1.1 connection for an API that does not read, and how large
+/// the head of an answer may be.
+const BUFFER_BYTES_MAX: usize = 128 * 1024;
+
 /// More than all streams together have: what one client does not read must not keep the answers of
 /// others back.
 const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
@@ -121,7 +125,9 @@ impl Connector {
             let task = moving.unwrap_or_else(|| giving_out.abort_handle());
             return Ok((Sender::Http2(sender), task));
         }
-        let shaken = http1::Builder::new().handshake::<_, Placed>(stream).await;
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(BUFFER_BYTES_MAX);
+        let shaken = builder.handshake::<_, Placed>(stream).await;
         let (sender, connection) = shaken.map_err(|error| describe(&error))?;
         let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
         Ok((Sender::Http1(sender), task.abort_handle()))

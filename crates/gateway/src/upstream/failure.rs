@@ -20,6 +20,9 @@ pub(crate) enum Failure {
     /// Nothing of the request reached the upstream.
     #[error("the upstream was not reached: {0}")]
     NeverSent(String),
+    /// The same: there were too many already.
+    #[error("{0} requests merely pass already, which is the limit (limits.passing)")]
+    Crowded(usize),
     /// Something of the request may have.
     #[error("the upstream gave no complete answer: {0}")]
     MaybeSent(String),

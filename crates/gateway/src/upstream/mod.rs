@@ -24,6 +24,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use onlyonce_http::Execution;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(crate) use body::{AnswerBody, Timed};
@@ -165,6 +166,8 @@ impl Address {
 pub(crate) struct Upstream {
     addresses: Vec<Address>,
     next: AtomicUsize,
+    passing: Arc<Semaphore>,
+    passing_max: usize,
     response_timeout: Duration,
     idle_timeout: Duration,
     down_for: Duration,
@@ -183,6 +186,8 @@ pub(crate) struct Limits {
     pub(crate) down_for: Duration,
     /// How many workers have connections of their own.
     pub(crate) workers: usize,
+    /// How many requests there may be at once that are no executions.
+    pub(crate) passing: usize,
 }
 
 impl Upstream {
@@ -199,7 +204,10 @@ impl Upstream {
             down_until: AtomicU64::new(0),
             error: Mutex::new(None),
         };
+        let passing_max = limits.passing.min(Semaphore::MAX_PERMITS);
         Self {
+            passing: Arc::new(Semaphore::new(passing_max)),
+            passing_max,
             addresses: connectors.into_iter().map(address).collect(),
             next: AtomicUsize::new(0),
             response_timeout: limits.response_timeout,
@@ -209,15 +217,19 @@ impl Upstream {
         }
     }
 
-    /// Sends a request once and gives the answer's head.
+    /// Sends a request that is no execution once, if there is room, and gives the answer's head.
     pub(crate) async fn send(
         &self,
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<AnswerBody>, Failure> {
-        self.send_telling(request, &Handed::default()).await
+        let room = Arc::clone(&self.passing).try_acquire_owned();
+        let room = room.map_err(|_| Failure::Crowded(self.passing_max))?;
+        let mut answer = self.send_telling(request, &Handed::default()).await?;
+        answer.body_mut().keep(room);
+        Ok(answer)
     }
 
-    /// The same, for a caller that may give up waiting and then has to know how far it came. A
+    /// Sends any request, for a caller that may give up waiting and then has to know how far it came. A
     /// request that executes is not begun after its lease, however long a connection took.
     pub(crate) async fn send_telling(
         &self,
@@ -227,7 +239,6 @@ impl Upstream {
         let mut unreached = Failure::NeverSent("no upstream address is configured".into());
         let mut tried = Vec::new();
         for (number, address) in self.candidates() {
-            // One that was well when it was tried is none of those that are left for last.
             if tried.contains(&number) {
                 continue;
             }
@@ -255,7 +266,7 @@ impl Upstream {
     }
 
     /// The addresses to try, with their numbers: those that are well in turn, then, as a last resort,
-    /// the others.
+    /// all.
     fn candidates(&self) -> impl Iterator<Item = (usize, &Address)> {
         let (count, now) = (self.addresses.len().max(1), self.millis(Duration::ZERO));
         let first = self.next.fetch_add(1, Ordering::Relaxed);
@@ -266,7 +277,8 @@ impl Upstream {
             .take(self.addresses.len());
         let is_well = move |address: &Address| address.down_until.load(Ordering::Relaxed) <= now;
         let well = in_turn.clone().filter(move |(_, address)| is_well(address));
-        well.chain(in_turn.filter(move |(_, address)| !is_well(address)))
+        // Whoever tries them passes over what was tried, and what was down may be well by then.
+        well.chain(in_turn)
     }
 
     fn millis(&self, ahead: Duration) -> u64 {
@@ -395,4 +407,43 @@ impl Upstream {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that can panic runs under the locks of this module.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream(ports: &[u16]) -> Upstream {
+        let connector = |port: &u16| Connector {
+            name: None,
+            host: "127.0.0.1".into(),
+            port: *port,
+            tls: None,
+            http2: false,
+            timeout: Duration::from_secs(1),
+        };
+        let limits = Limits {
+            response_timeout: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(1),
+            pool_idle_max: 1,
+            pool_idle_timeout: Duration::from_secs(1),
+            down_for: Duration::from_secs(60),
+            workers: 0,
+            passing: 1,
+        };
+        Upstream::new(ports.iter().map(connector).collect(), limits)
+    }
+
+    /// To connect to the first may take seconds, in which others find the second one well.
+    #[tokio::test]
+    async fn an_address_that_becomes_well_meanwhile_is_tried() {
+        let upstream = upstream(&[1, 2]);
+        let refused = Failure::NeverSent("refused".into());
+        let second = &upstream.addresses[1];
+        second.note_failure(&refused, upstream.millis(upstream.down_for));
+        let mut candidates = upstream.candidates().map(|(number, _)| number);
+        assert_eq!(candidates.next(), Some(0));
+        second.note_connection();
+        assert!(candidates.any(|number| number == 1));
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use onlyonce_http::BoxError;
 use tokio::time::Instant;
@@ -43,7 +43,7 @@ impl Places {
 /// A request's place on a connection. It takes it for as long as its answer or its own body goes on.
 pub(crate) struct Place {
     all: Arc<Places>,
-    /// Of its body, by the connection.
+    /// Of its body, by the connection, to be written next.
     taken_bytes: AtomicU64,
     /// Whether the request's answer is waited for no more, and never came.
     is_given_up: AtomicBool,
@@ -124,22 +124,24 @@ impl Placed {
 }
 
 impl Body for Placed {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Piece>, BoxError>>> {
         let place = self.place.as_ref();
         if place.is_some_and(|place| place.is_given_up.load(Ordering::Acquire)) {
             return Poll::Ready(Some(Err("the request was given up".into())));
         }
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let (Some(place), Some(Ok(frame))) = (&self.place, &frame) {
-            place.note_taken(frame.data_ref().map_or(0, Bytes::len));
-        }
-        Poll::Ready(frame)
+        let place = &self.place;
+        let counted = |bytes| Piece {
+            bytes,
+            place: place.clone(),
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -148,5 +150,29 @@ impl Body for Placed {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// A part of a body. Counted when it leaves, and not when it is asked for: what the API gives no room for
+/// waits within the connection, and may never leave.
+pub(crate) struct Piece {
+    bytes: Bytes,
+    place: Option<Arc<Place>>,
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(place) = &self.place {
+            place.note_taken(count);
+        }
     }
 }

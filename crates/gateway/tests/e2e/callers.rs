@@ -1,7 +1,7 @@
 //! Who the caller is: one tenant's answer is never shown to another.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -264,6 +264,33 @@ async fn a_revoked_credential_gets_no_replay() {
     let seen = upstream.seen.all();
     let posts = seen.iter().filter(|seen| seen.start.starts_with("POST "));
     assert_eq!(posts.count(), 1);
+}
+
+/// An answer that is left unread ends its connection, or resets its stream: APIs count those.
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_about_credentials_share_a_connection() {
+    const REPLAYS: usize = 20;
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let upstream = Scripted::start(move |mut wire, seen| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            while seen.request(&mut wire).await.is_some() {
+                wire.send(OK).await;
+            }
+        }
+    })
+    .await;
+    let config = "[limits]\nworkers = 1\n[principal]\nauth_check = \"/auth\"\n\
+                  [upstream]\npool_idle_timeout = \"10s\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let call = Call::payment("k");
+    for number in 0..=REPLAYS {
+        let answer = send_to(gateway.address, &call).await;
+        assert_eq!(answer.is_replay(), number > 0, "{answer:?}");
+    }
+    // The next question may come before the end of the last answer was read.
+    assert!(connections.load(Ordering::SeqCst) < REPLAYS / 2);
 }
 
 /// The question is a request of the gateway's own: it names a host also when the client spoke

@@ -385,6 +385,42 @@ async fn what_is_given_up_within_a_connection_is_not_sent_later() {
     assert_eq!((upstream.requests(), upstream.taken_back()), (1, 1));
 }
 
+/// More than a stream's first window.
+const LARGE_BYTES: usize = 300_000;
+
+/// The same for what the API has not given room for. It gets less than the request, whenever it gives
+/// room.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_up_in_mid_body_is_not_completed_later() {
+    let upstream = Frames::start(&[]).await;
+    let config = "[limits]\nworkers = 1\n[upstream]\nhttp2 = true\nresponse_timeout = \"300ms\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let large = Call::payment("large").body(vec![b'x'; LARGE_BYTES]);
+    let late = send_to(gateway.address, &large).await;
+    late.assert_problem(504, UNKNOWN);
+    until(|| (upstream.taken_back() == 1).then_some(())).await;
+    upstream.open();
+    let next = send_to(gateway.address, &Call::payment("next")).await;
+    assert_eq!(next.status.as_u16(), 201, "{next:?}");
+    assert_eq!(upstream.requests(), 1, "the next one alone");
+}
+
+/// A success that comes before the request has left cannot be about this request, also where others go
+/// over the same connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_early_success_is_not_trusted() {
+    let upstream = Frames::start(&[Act::Haste]).await;
+    let config = "[limits]\nworkers = 1\n[upstream]\nhttp2 = true";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let first = send_to(gateway.address, &Call::payment("k0")).await;
+    assert_eq!(first.status.as_u16(), 201, "{first:?}");
+    let large = Call::payment("large").body(vec![b'x'; LARGE_BYTES]);
+    for status in [502, 409] {
+        let answer = send_to(gateway.address, &large).await;
+        answer.assert_problem(status, UNKNOWN);
+    }
+}
+
 /// How many keys a gateway has executed.
 async fn executions(gateway: &Gateway) -> usize {
     const NAME: &str = "api_idempotency_reserve_created_total";

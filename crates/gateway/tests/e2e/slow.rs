@@ -2,13 +2,15 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
-use crate::kit::{Call, Scripted, Setup, Stage, Wire, soon, until};
+use crate::kit::{Call, Scripted, Setup, Stage, Wire, send_to, soon, until};
 use crate::lost::OK;
 
 const IMPATIENT: &str = "[limits]\nheader_timeout = \"300ms\"\nbody_timeout = \"300ms\"";
@@ -209,13 +211,51 @@ async fn connections_beyond_the_limit_wait_for_a_place() {
     stage.finish();
 }
 
+/// One HTTP/2 client may have hundreds of requests open, and each may take a connection to the API: all
+/// file handles would go, and those of the store with them. Executions have a limit of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_merely_passes_has_a_limit() {
+    let released = Arc::new(Notify::new());
+    let held = Arc::clone(&released);
+    let upstream = Scripted::start(move |mut wire, seen| {
+        let held = Arc::clone(&held);
+        async move {
+            while let Some(request) = seen.request(&mut wire).await {
+                if request.start.starts_with("GET /held ") {
+                    held.notified().await;
+                }
+                wire.send(OK).await;
+            }
+        }
+    })
+    .await;
+    let config = "[limits]\npassing = 2";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let mut held = Vec::new();
+    for count in 1..=2 {
+        let mut wire = Wire::connect(gateway.address).await;
+        wire.send("GET /held HTTP/1.1\r\nhost: api.test\r\n\r\n")
+            .await;
+        until(|| (upstream.seen.all().len() == count).then_some(())).await;
+        held.push(wire);
+    }
+    let get = Call::new(Method::GET, "/");
+    let refused = send_to(gateway.address, &get).await;
+    refused.assert_problem(503, "idempotency_overloaded");
+    let paid = send_to(gateway.address, &Call::payment("k")).await;
+    assert_eq!(paid.status.as_u16(), 201, "{paid:?}");
+    released.notify_one();
+    soon(async { while send_to(gateway.address, &get).await.status != 201 {} }).await;
+}
+
 /// A shell commonly allows 1,024 file handles. Clients could take them all, and the store would have
 /// none for its next file.
 #[tokio::test(flavor = "multi_thread")]
 async fn as_many_file_handles_are_asked_for_as_the_limits_need() {
     const FEW: &str = "ulimit -Sn 256; exec \"$0\" \"$@\"";
     let upstream = Scripted::start(|_, _| async {}).await;
-    let setup = Setup::new(upstream.address).config("[limits]\nconnections = 500");
+    let setup = Setup::new(upstream.address)
+        .config("[limits]\nconnections = 500\nexecutions = 300\npassing = 200");
     let gateway = setup.under(&["sh", "-c", FEW]).start().await;
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.pid()));
     let limits = limits.expect("Linux");

@@ -16,6 +16,7 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -25,6 +26,9 @@ const CREATED: &[u8] = b"\x08\x03201";
 
 /// `:status: 206`, index 10.
 const PARTIAL: &[u8] = b"\x8a";
+
+/// What a connection takes of every body, and of all, once it is opened.
+const OPEN_BYTES: u32 = 1 << 20;
 
 /// How often it goes on with requests that nobody wants any more.
 const LATE_ROUNDS: usize = 200;
@@ -48,6 +52,8 @@ pub(crate) enum Act {
     Begin,
     /// An answer, after the word that the connection takes no further requests, until it is opened.
     Shut,
+    /// An answer, and from then on answers to heads, whatever follows them.
+    Haste,
     /// Once so many other requests were taken back: more for each of them, again and again, then an
     /// answer.
     Outlast { taken_back: usize },
@@ -85,6 +91,7 @@ impl Frames {
                 let mut connection = Connection {
                     wire: Wire::new(stream),
                     taken_back: Vec::new(),
+                    is_hasty: false,
                     outlasting: None,
                     rounds: 0,
                 };
@@ -96,7 +103,7 @@ impl Frames {
         one
     }
 
-    /// Has connections that are shut take requests again.
+    /// Has connections that are shut take requests again, and all of them more of every body.
     pub(crate) fn open(&self) {
         self.opened.notify_waiters();
     }
@@ -118,12 +125,20 @@ fn streams_max(count: u32) -> [u8; 6] {
     [0, 3, a, b, c, d]
 }
 
+/// How much of every body is taken.
+fn window(bytes: u32) -> [u8; 6] {
+    let [a, b, c, d] = bytes.to_be_bytes();
+    [0, 4, a, b, c, d]
+}
+
 /// Opens a connection when it is told to, beside whoever reads and writes there.
 async fn open(socket: std::net::TcpStream, opened: Arc<Notify>) {
     opened.notified().await;
     let stream = TcpStream::from_std(socket).expect("a socket");
-    let settings = frame(SETTINGS, 0, 0, &streams_max(100));
-    Wire::new(stream).send(settings).await;
+    let settings = [streams_max(100), window(OPEN_BYTES)].concat();
+    let settings = frame(SETTINGS, 0, 0, &settings);
+    let all = frame(WINDOW_UPDATE, 0, 0, &OPEN_BYTES.to_be_bytes());
+    Wire::new(stream).send([settings, all].concat()).await;
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -138,6 +153,8 @@ struct Connection {
     wire: Wire,
     /// Streams.
     taken_back: Vec<u32>,
+    /// Whether it answers heads.
+    is_hasty: bool,
     /// How many others it waits for, and its stream.
     outlasting: Option<(usize, u32)>,
     /// How often it has gone on with them.
@@ -163,6 +180,7 @@ impl Connection {
                     let act = acts.get(number).copied().unwrap_or(Act::Answer);
                     self.act(act, stream).await?;
                 }
+                HEADERS if self.is_hasty => self.answer(stream).await?,
                 RST_STREAM => {
                     taken_back.fetch_add(1, Ordering::SeqCst);
                     self.taken_back.push(stream);
@@ -209,6 +227,10 @@ impl Connection {
             Act::Hold => Some(()),
             Act::Shut => {
                 self.write(SETTINGS, 0, 0, &streams_max(0)).await?;
+                self.answer(stream).await
+            }
+            Act::Haste => {
+                self.is_hasty = true;
                 self.answer(stream).await
             }
             Act::Begin => {
