@@ -45,11 +45,13 @@ pub enum Bug {
     SharedScope,
     /// The fingerprint leaves the payload out.
     BlindFingerprint,
+    /// Once the hashing secret has changed, requests do not bring the id under the one before.
+    ForgetsOldIds,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::BlindSwap,
         Self::CheckThenAct,
         Self::VersionsReturn,
@@ -68,6 +70,7 @@ impl Bug {
         Self::RepliesBeforeDurable,
         Self::SharedScope,
         Self::BlindFingerprint,
+        Self::ForgetsOldIds,
     ];
 
     /// As typed on the command line.
@@ -92,6 +95,7 @@ impl Bug {
             Self::RepliesBeforeDurable => "replies-before-durable",
             Self::SharedScope => "shared-scope",
             Self::BlindFingerprint => "blind-fingerprint",
+            Self::ForgetsOldIds => "forgets-old-ids",
         }
     }
 

@@ -149,7 +149,7 @@ impl World {
             (Response::Tombstone(stored), Seen::Tombstone(seen)) => stored == seen,
             _ => false,
         };
-        let row = self.table.get(&self.shape.id(asked.operation));
+        let row = self.row(asked.operation);
         let until_ms = row.and_then(|row| match &row.record.state {
             State::Completed {
                 response,

@@ -3,6 +3,7 @@
 use onlyonce_core::{PrincipalDigest, StoredResponse, TombstoneReason};
 use onlyonce_engine::{Engine, EngineError, Outcome, Reply, Request};
 
+use crate::bugs::Bug;
 use crate::checks::Seen;
 use crate::runtime::SimRuntime;
 use crate::shape::{Operation, TABLES};
@@ -102,9 +103,14 @@ pub(crate) async fn call(sim: Sim, node: usize, engine: SimEngine, planned: Plan
             serial: world.serial(),
         };
         world.note(4, || format!("node {node} is asked: {planned:?}"));
+        let (bug, shape) = (world.bug, &world.shape);
+        let mut identities = shape.identities(planned.operation, planned.payload);
+        let identity = identities.next().unwrap();
         let request = Request {
-            identity: world.shape.identity(planned.operation, planned.payload),
-            previous: None,
+            identity,
+            previous: identities
+                .next()
+                .filter(|_| bug != Some(Bug::ForgetsOldIds)),
             route: TABLES.route.clone(),
             principal: PrincipalDigest::default(),
             wait: planned.wait_ms.map(std::time::Duration::from_millis),

@@ -33,6 +33,8 @@ faults! {
     NodeFreeze = "node stall, clock frozen",
     /// A node is drained and leaves.
     NodeDrain = "node drain",
+    /// All nodes are started again with another hashing secret.
+    SecretChange = "hashing secret changed",
     /// A caller goes away at some await.
     ClientCancel = "client cancel",
     /// Time passes though there is work to do.

@@ -10,7 +10,7 @@ use crate::executor::{Executor, Role, Spawned};
 use crate::faults::Fault;
 use crate::resolver::{SimObserver, SimResolver};
 use crate::runtime::SimRuntime;
-use crate::shape::{CONFIG, TABLES};
+use crate::shape::CONFIG;
 use crate::store::SimStore;
 use crate::world::Sim;
 
@@ -96,10 +96,15 @@ impl Nodes {
         let boot = async move {
             loop {
                 let policies = sim.world().shape.policies().clone();
-                let builder = EngineBuilder::new(store.clone(), runtime.clone())
+                let (secret, previous) = sim.world().shape.secrets();
+                let mut builder = EngineBuilder::new(store.clone(), runtime.clone());
+                if let Some(previous) = previous {
+                    builder = builder.previous_secret(previous.clone());
+                }
+                let builder = builder
                     .config(config)
                     .policies(policies)
-                    .secret(TABLES.secret.clone())
+                    .secret(secret.clone())
                     .observer(SimObserver(sim.clone()))
                     .resolver(SimResolver(sim.clone()));
                 if let Ok(engine) = builder.open().await {

@@ -18,6 +18,11 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
+    /// Chance of its own, which leaves what comes here as it was: old seeds stay what they are.
+    pub(crate) fn aside(&self) -> Self {
+        Self::new(self.0)
+    }
+
     /// From 0 to `limit` - 1.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         // The bias of a remainder is far below what a fault rate is worth.

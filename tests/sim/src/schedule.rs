@@ -10,11 +10,15 @@ use crate::faults::Fault;
 use crate::node::Nodes;
 use crate::report::Counts;
 use crate::rng::Rng;
-use crate::shape::{CLOCK_REFRESH_MS, LEASE_MS, RECONCILE_DELAY_MAX_MS, SWEEP_EVERY_MS, Shape};
+use crate::shape::{
+    CLOCK_REFRESH_MS, LEASE_MS, RECONCILE_DELAY_MAX_MS, RELEASE_AFTER_MS, SWEEP_EVERY_MS, Shape,
+};
 use crate::world::{START_MS, Sim, World};
 
 /// A schedule with more turns than this goes round in circles.
 const TURNS_MAX: u64 = 100_000;
+/// Before the last requests come, and before keys with a short retention are forgotten.
+const SECRET_CHANGED_MS_MAX: u64 = 1800;
 /// The slowest work, and the start of the slowest process.
 const WORK_MS_MAX: u64 = 9_000;
 /// How long after the last work a key may be undecided: its lease, the longest pause before a
@@ -44,6 +48,7 @@ pub(crate) enum Event {
     Ask(Planned),
     Start(usize),
     Resume(usize),
+    ChangeSecret,
 }
 
 pub(crate) struct Schedule {
@@ -94,6 +99,10 @@ impl Schedule {
                 last_ms = last_ms.max(at_ms);
                 self.agenda.push((at_ms, Event::Ask(planned)));
             }
+            if world.shape.changes_secret {
+                let at_ms = START_MS + world.rng.below(SECRET_CHANGED_MS_MAX);
+                self.agenda.push((at_ms, Event::ChangeSecret));
+            }
             last_ms + world.rng.below(1500)
         };
         self.run_until(end_ms, |_| false);
@@ -114,7 +123,9 @@ impl Schedule {
                 && schedule.nodes.all_open()
                 && schedule.agenda.is_empty()
         });
-        self.run_until(self.now_ms() + UNDECIDED_MS_MAX, |_| false);
+        let is_released_late = self.sim.world().bug == Some(Bug::OpaqueReleasedEarly);
+        let undecided_ms_max = UNDECIDED_MS_MAX + u64::from(is_released_late) * RELEASE_AFTER_MS;
+        self.run_until(self.now_ms() + undecided_ms_max, |_| false);
         self.sim.world().check_stuck();
     }
 
@@ -136,7 +147,7 @@ impl Schedule {
         for operation in operations {
             let payload = {
                 let world = self.sim.world();
-                let row = world.table.get(&world.shape.id(operation));
+                let row = world.row(operation);
                 let owner = row.map(|row| Shape::payload(row.record.fingerprint));
                 owner
                     .or_else(|| world.checks.payload(operation))
@@ -221,6 +232,7 @@ impl Schedule {
             match self.agenda.swap_remove(due).1 {
                 Event::Ask(planned) => self.ask(planned),
                 Event::Resume(node) => self.nodes.resume(node),
+                Event::ChangeSecret => self.change_secret(),
                 Event::Start(node) => {
                     self.sim.world().fault(Fault::NodeRestart);
                     self.nodes.start(&mut self.executor, node);

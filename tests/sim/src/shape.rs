@@ -18,6 +18,8 @@ pub(crate) const STORE_TIMEOUT_MS: u64 = 300;
 pub(crate) const SWEEP_EVERY_MS: u64 = 400;
 pub(crate) const RECONCILE_DELAY_MAX_MS: u64 = 800;
 pub(crate) const CLOCK_REFRESH_MS: u64 = 1000;
+/// After so long an upstream that was found to know nothing is believed, where a bug says so.
+pub(crate) const RELEASE_AFTER_MS: u64 = 2 * LEASE_MS;
 /// Short enough to pass within a schedule.
 const RETENTION_SHORT: Duration = Duration::from_millis(1500);
 const RETENTION_LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -85,11 +87,16 @@ pub(crate) struct Shape {
     pub(crate) cheap_reads: bool,
     /// Whether works run in the tasks of their callers.
     pub(crate) callers_work: bool,
+    /// Whether the hashing secret changes in the middle of it.
+    pub(crate) changes_secret: bool,
+    /// Which secret new keys are hashed with.
+    secret: usize,
     bug: Option<Bug>,
 }
 
 impl Shape {
     pub(crate) fn draw(rng: &mut Rng, bug: Option<Bug>) -> Self {
+        let changes_secret = rng.aside().once_in(4);
         let first = rng.index(Operation::COUNT);
         let count = 1 + rng.index(3);
         // Neighbours share a key text or a tenant, so that mixing them up shows.
@@ -128,6 +135,8 @@ impl Shape {
             asks_if_held: rng.once_in(2),
             cheap_reads: rng.once_in(2),
             callers_work: rng.once_in(2),
+            changes_secret,
+            secret: 0,
             bug,
         }
     }
@@ -140,42 +149,75 @@ impl Shape {
         self.policies().of(&TABLES.route)
     }
 
-    pub(crate) fn id(&self, operation: Operation) -> RecordId {
+    /// The secret of new keys, and the one before.
+    pub(crate) fn secrets(&self) -> (&'static Secret, Option<&'static Secret>) {
+        let secret = |number: usize| &TABLES.hashes[number].secret;
+        let previous = self.secret.checked_sub(1);
+        (secret(self.secret), previous.map(secret))
+    }
+
+    pub(crate) fn change_secret(&mut self) {
+        self.secret = 1;
+    }
+
+    /// The ids under which an operation may be found, the newest first.
+    pub(crate) fn ids(&self, operation: Operation) -> impl Iterator<Item = RecordId> {
         let tenant = if self.bug == Some(Bug::SharedScope) {
             0
         } else {
             operation.tenant
         };
-        TABLES.ids[Operation {
+        let index = Operation {
             tenant,
             ..operation
         }
-        .index()]
+        .index();
+        (0..=self.secret)
+            .rev()
+            .map(move |secret| TABLES.hashes[secret].ids[index])
     }
 
     pub(crate) fn operation(&self, id: &RecordId) -> Option<Operation> {
         self.operations
             .iter()
             .copied()
-            .find(|operation| self.id(*operation) == *id)
+            .find(|operation| self.ids(*operation).any(|own| own == *id))
     }
 
-    pub(crate) fn identity(&self, operation: Operation, payload: u8) -> Identity {
+    /// What a request says who it is: under the secret of new keys, and under the one before.
+    pub(crate) fn identities(
+        &self,
+        operation: Operation,
+        payload: u8,
+    ) -> impl Iterator<Item = Identity> {
         let counted = if self.bug == Some(Bug::BlindFingerprint) {
             0
         } else {
             payload
         };
-        Identity {
-            id: self.id(operation),
-            fingerprint: TABLES.fingerprints[usize::from(counted)],
+        let secrets = (0..=self.secret).rev();
+        (self.ids(operation).zip(secrets)).map(move |(id, secret)| Identity {
+            id,
+            fingerprint: TABLES.hashes[secret].fingerprints[usize::from(counted)],
             fields: onlyonce_core::FieldDigests::default(),
-        }
+        })
     }
 
     /// The payload that a row belongs to.
     pub(crate) fn payload(fingerprint: Fingerprint) -> u8 {
-        u8::from(TABLES.fingerprints[1] == fingerprint)
+        let is_second = |hashes: &Hashes| hashes.fingerprints[1] == fingerprint;
+        u8::from(TABLES.hashes.iter().any(is_second))
+    }
+
+    /// The secret that an id was made with.
+    pub(crate) fn secret_of(id: &RecordId) -> &'static Secret {
+        let [first, second] = &TABLES.hashes;
+        let made = if second.ids.contains(id) {
+            second
+        } else {
+            first
+        };
+        &made.secret
     }
 }
 
@@ -188,15 +230,25 @@ const OPERATIONS: [Operation; Operation::COUNT] = [
 
 /// What is the same in every schedule, made once.
 pub(crate) struct Tables {
-    pub(crate) secret: Secret,
     pub(crate) route: RouteName,
-    ids: Vec<RecordId>,
-    fingerprints: Vec<Fingerprint>,
+    hashes: [Hashes; 2],
     policies: Vec<Policies>,
 }
 
-pub(crate) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
-    let secret = Secret::new([42; 32]);
+/// What is made with one secret.
+struct Hashes {
+    secret: Secret,
+    ids: Vec<RecordId>,
+    fingerprints: Vec<Fingerprint>,
+}
+
+pub(crate) static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables {
+    route: RouteName::new("charges").unwrap(),
+    hashes: [42, 43].map(|byte| hashes(Secret::new([byte; 32]))),
+    policies: policies(),
+});
+
+fn hashes(secret: Secret) -> Hashes {
     let defaults = Policy::default();
     let id = |operation: &Operation| {
         let key = Key::opaque(
@@ -223,20 +275,18 @@ pub(crate) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
         };
         fingerprint(&secret, defaults.fingerprint(), &payload).0
     };
-    Tables {
+    Hashes {
         ids: OPERATIONS.iter().map(id).collect(),
         fingerprints: [&b"12.00 EUR"[..], b"99.00 EUR"]
             .iter()
             .map(print)
             .collect(),
-        route: RouteName::new("charges").unwrap(),
-        policies: policies(),
         secret,
     }
-});
+}
 
 fn policies() -> Vec<Policies> {
-    let release_after = Some(Duration::from_millis(2 * LEASE_MS));
+    let release_after = Some(Duration::from_millis(RELEASE_AFTER_MS));
     let upstreams = [
         Upstream::Opaque {
             release_after: None,

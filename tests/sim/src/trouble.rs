@@ -60,6 +60,15 @@ impl Schedule {
         self.leave(node);
     }
 
+    /// All processes end, and start again with another secret, and the one before.
+    pub(crate) fn change_secret(&mut self) {
+        self.sim.world().fault(Fault::SecretChange);
+        self.sim.world().shape.change_secret();
+        for node in 0..self.nodes.count() {
+            self.leave(node);
+        }
+    }
+
     /// A process is gone, and comes back after a while.
     pub(crate) fn leave(&mut self, node: usize) {
         self.nodes.kill(&mut self.executor, node);

@@ -10,7 +10,7 @@ use onlyonce_store::Swap;
 
 use crate::checks::Kind;
 use crate::faults::Fault;
-use crate::shape::{Operation, TABLES, Truth};
+use crate::shape::{Operation, Shape, Truth};
 use crate::world::World;
 
 /// The name of the one call that every work makes.
@@ -107,7 +107,7 @@ impl Witness {
 
 /// What [`Execution::child_key`](onlyonce_engine::Execution::child_key) gave, from the row.
 fn child_key(id: &RecordId, record: &Record) -> String {
-    let mut hash = TABLES.secret.hash(Purpose::ChildKey);
+    let mut hash = Shape::secret_of(id).hash(Purpose::ChildKey);
     hash.part(id.as_bytes());
     hash.part(&record.created_at.as_millis().to_be_bytes());
     hash.part(CALL.as_bytes());

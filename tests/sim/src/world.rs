@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use onlyonce_core::Timestamp;
+use onlyonce_store::Row;
 
 use crate::bugs::Bug;
 use crate::checks::Checks;
@@ -16,7 +17,7 @@ use crate::executor::Spawned;
 use crate::faults::Fault;
 use crate::report::Counts;
 use crate::rng::Rng;
-use crate::shape::Shape;
+use crate::shape::{Operation, Shape};
 use crate::table::Table;
 use crate::upstream::Witness;
 use crate::wire::Wires;
@@ -112,6 +113,12 @@ impl World {
     /// The store's clock: the true time.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.now_ms)
+    }
+
+    /// The row of an operation, under whichever of its ids.
+    pub(crate) fn row(&self, operation: Operation) -> Option<&Row> {
+        let mut ids = self.shape.ids(operation);
+        ids.find_map(|id| self.table.get(&id))
     }
 
     /// A number that nothing else in this schedule has.
