@@ -107,10 +107,10 @@ impl Taken {
         self.swaps.len() + self.moves.len()
     }
 
-    /// Whoever gave a swap up takes it for maybe written. Not to write it spares them the doubt: after
-    /// a disk has stalled, claims would appear that nobody holds.
+    /// Whoever gave a swap up takes it for maybe written. A new row is better not written then: after a
+    /// disk has stalled, claims would appear that nobody holds. Any other says how something ended.
     fn add(&mut self, swap: SwapCommand) {
-        if swap.reply.is_unwanted() {
+        if swap.expected.is_none() && swap.reply.is_unwanted() {
             return;
         }
         let body_bytes = swap.next.as_ref().map_or(0, |next| next.header.body_bytes);
@@ -330,22 +330,25 @@ fn answer<T>(reply: Single<T>, result: Result<T, StoreError>) {
 mod tests {
     use super::*;
 
-    /// A claim that its caller has given up would take the key for nobody.
+    /// A claim that its caller has given up would take the key for nobody. An outcome is the last that
+    /// anybody says of it.
     #[test]
-    fn what_its_caller_has_given_up_is_not_written() {
+    fn a_new_row_that_its_caller_has_given_up_is_not_written() {
         let mut taken = Taken::default();
         let mut waiting = Vec::new();
-        for is_given_up in [false, true, false] {
+        let outcome = Some(Version(1));
+        for (expected, is_given_up) in [(None, false), (None, true), (outcome, true)] {
             let (reply, awaited) = answer::channel();
             waiting.extend((!is_given_up).then_some(awaited));
             taken.add(SwapCommand {
                 id: RecordId::from_bytes([1; 32]),
-                expected: None,
+                expected,
                 next: None,
                 reply,
                 permit: None,
             });
         }
-        assert_eq!((taken.swaps.len(), waiting.len()), (2, 2));
+        let written = taken.swaps.iter().map(|swap| swap.expected);
+        assert_eq!(written.collect::<Vec<_>>(), [None, outcome]);
     }
 }
