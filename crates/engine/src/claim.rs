@@ -125,7 +125,11 @@ impl<S: Store, R: Runtime> Inner<S, R> {
             if self.runtime.elapsed() >= deadline {
                 return;
             }
-            self.runtime.sleep(pause).await;
+            // Spread: a store that was in trouble left many like this at one moment.
+            let [chance] = self.runtime.entropy();
+            self.runtime
+                .sleep(pause / 2 + pause * u32::from(chance) / 255)
+                .await;
             pause = (pause * 2).min(pause_max);
         }
     }
