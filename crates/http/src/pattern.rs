@@ -182,8 +182,8 @@ impl Pattern {
     #[must_use]
     pub fn parameter(&self, name: &str, path: &str) -> Option<String> {
         let usual = plain(path);
-        let ended = usual.as_ref().filter(|_| path.ends_with('/'));
-        let ended = ended.map(|usual| format!("{usual}/"));
+        let ended = self.ends_in_slash();
+        let ended = ended.then(|| format!("{}/", usual.as_deref().unwrap_or(path)));
         let mut read = std::iter::once(path)
             .chain(usual.as_deref())
             .chain(ended.as_deref());
@@ -339,7 +339,10 @@ mod tests {
         }
         assert!(pattern.has_parameter("rest") && !pattern.has_parameter("shops"));
         let ended = Pattern::parse("/shops/{shop}/").unwrap();
-        assert_eq!(ended.parameter("shop", "//shops/a/").as_deref(), Some("a"));
+        for path in ["/shops/a/", "//shops/a/", "/shops/a"] {
+            let found = ended.parameter("shop", path);
+            assert_eq!(found.as_deref(), Some("a"), "{path}");
+        }
     }
 
     #[test]
