@@ -78,7 +78,7 @@ impl AuthCheck {
         if let Some(about) = request.extensions.get::<Arc<About>>() {
             about.tell(question.headers_mut());
         }
-        let Ok(answer) = self.upstream.send(Box::new(question)).await else {
+        let Ok(answer) = self.upstream.ask(Box::new(question)).await else {
             return StatusCode::SERVICE_UNAVAILABLE;
         };
         let status = answer.status();

@@ -12,9 +12,11 @@ const SPARE: u64 = 1024;
 /// Asks for as many as the limits need, and warns where there are fewer.
 pub(crate) fn raise(config: &Config) {
     let limits = &config.limits;
+    let asking = config.principal.auth_check.as_ref().map(|_| limits.passing);
     let wanted = [limits.connections, limits.executions, limits.passing]
-        .iter()
-        .map(|limit| u64::try_from(*limit).unwrap_or(u64::MAX))
+        .into_iter()
+        .chain(asking)
+        .map(|limit| u64::try_from(limit).unwrap_or(u64::MAX))
         .fold(SPARE, u64::saturating_add);
     if let Some(allowed) = raised_to(wanted).filter(|allowed| *allowed < wanted) {
         tracing::warn!(

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::header;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce_core::UnknownReason;
 use onlyonce_engine::Policies;
@@ -26,7 +27,7 @@ use uuid::Uuid;
 use crate::forward::{Peer, Rewriting, strip_hop_by_hop};
 use crate::reconcile::Names;
 use crate::request_id::About;
-use crate::upstream::{AnswerBody, Failure, Handed, RequestBody, Upstream};
+use crate::upstream::{AnswerBody, Failure, Handed, RequestBody, Room, Upstream};
 
 /// Tells the upstream which execution a request is.
 const EXECUTION: HeaderName = HeaderName::from_static("onlyonce-execution");
@@ -137,7 +138,8 @@ impl Shared {
         match self.upstream.send(request).await {
             Ok(mut answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 if let Some(client) = client {
-                    join(client, hyper::upgrade::on(&mut answer));
+                    let room = answer.body_mut().take_room();
+                    join(client, hyper::upgrade::on(&mut answer), room);
                 }
                 answer.map(|body| ProxyBody::Upstream(Box::new(body)))
             }
@@ -262,8 +264,9 @@ fn switches_protocol(headers: &HeaderMap) -> bool {
 }
 
 /// Joins two switched connections until one of them ends.
-fn join(client: hyper::upgrade::OnUpgrade, upstream: hyper::upgrade::OnUpgrade) {
+fn join(client: OnUpgrade, upstream: OnUpgrade, room: Option<Room>) {
     tokio::spawn(async move {
+        let _room = room;
         if let (Ok(client), Ok(upstream)) = (client.await, upstream.await) {
             let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
             // Either side may break off; there is nobody left to tell.

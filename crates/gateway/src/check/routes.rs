@@ -49,7 +49,7 @@ impl Checker<'_> {
             Mode::Off => {
                 // A route that is off was meant to be; everything being off was not.
                 if key("mode") == "mode" {
-                    self.warn("mode", "nothing is guarded: a retry can run twice");
+                    self.off_by_default();
                 }
                 return;
             }
@@ -85,6 +85,18 @@ impl Checker<'_> {
             let text = "reading needs no key: a guarded GET answers with what was true once";
             self.warn(&key("methods"), text);
         }
+    }
+
+    fn off_by_default(&mut self) {
+        let guards = |route: &Route| route.mode == Mode::Enforce;
+        let text = if self.config.routes.iter().any(guards) {
+            "only what a route names is guarded, and not what the API may take for it, as \
+             `/payments.json` for `/payments`: keep \"enforce\" here, and switch off what needs it by \
+             routes"
+        } else {
+            "nothing is guarded: a retry can run twice"
+        };
+        self.warn("mode", text);
     }
 
     fn times(&mut self, route: &Route, key: &dyn Fn(&str) -> String) {

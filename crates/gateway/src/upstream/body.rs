@@ -11,10 +11,10 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use onlyonce_http::{BodyTimeout, BoxError};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use super::pool::Lease;
+use super::room::Room;
 use crate::forward::strip_own;
 
 /// How much of an answer to an execution is read once nobody wants it any more. To take it back
@@ -106,7 +106,7 @@ pub(crate) struct AnswerBody {
     end: Option<Instant>,
     // Made when the body first has nothing to say, as above.
     ending: Option<Pin<Box<Sleep>>>,
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Room>,
 }
 
 impl AnswerBody {
@@ -142,8 +142,13 @@ impl AnswerBody {
     }
 
     /// Keeps the room that its request takes, until it has ended.
-    pub(crate) fn keep(&mut self, room: OwnedSemaphorePermit) {
+    pub(crate) fn keep(&mut self, room: Room) {
         self.room = Some(room);
+    }
+
+    /// Gives that room to what goes on in its place.
+    pub(crate) fn take_room(&mut self) -> Option<Room> {
+        self.room.take()
     }
 
     /// Reads to the end what nobody wants, so that the connection is of further use.

@@ -9,6 +9,7 @@ mod failure;
 mod io;
 mod place;
 mod pool;
+mod room;
 mod shares;
 
 use std::future::Future;
@@ -24,7 +25,6 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use onlyonce_http::Execution;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(crate) use body::{AnswerBody, Timed};
@@ -33,6 +33,8 @@ pub(crate) use failure::Failure;
 use failure::Sent;
 use place::Placed;
 use pool::{Lease, Patience, Pool, Progress};
+pub(crate) use room::Room;
+use room::Rooms;
 use shares::Crowd;
 
 use crate::forward::rename;
@@ -166,8 +168,8 @@ impl Address {
 pub(crate) struct Upstream {
     addresses: Vec<Address>,
     next: AtomicUsize,
-    passing: Arc<Semaphore>,
-    passing_max: usize,
+    passing: Rooms,
+    asking: Rooms,
     response_timeout: Duration,
     idle_timeout: Duration,
     down_for: Duration,
@@ -186,7 +188,7 @@ pub(crate) struct Limits {
     pub(crate) down_for: Duration,
     /// How many workers have connections of their own.
     pub(crate) workers: usize,
-    /// How many requests there may be at once that are no executions.
+    /// How many requests there may be at once that are no executions, and how many questions besides.
     pub(crate) passing: usize,
 }
 
@@ -204,10 +206,9 @@ impl Upstream {
             down_until: AtomicU64::new(0),
             error: Mutex::new(None),
         };
-        let passing_max = limits.passing.min(Semaphore::MAX_PERMITS);
         Self {
-            passing: Arc::new(Semaphore::new(passing_max)),
-            passing_max,
+            passing: Rooms::new(limits.passing),
+            asking: Rooms::new(limits.passing),
             addresses: connectors.into_iter().map(address).collect(),
             next: AtomicUsize::new(0),
             response_timeout: limits.response_timeout,
@@ -222,8 +223,23 @@ impl Upstream {
         &self,
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<AnswerBody>, Failure> {
-        let room = Arc::clone(&self.passing).try_acquire_owned();
-        let room = room.map_err(|_| Failure::Crowded(self.passing_max))?;
+        self.send_into(self.passing.take()?, request).await
+    }
+
+    /// The same for a question of the gateway's own, which nobody's requests leave without room.
+    pub(crate) async fn ask(
+        &self,
+        question: Box<Request<RequestBody>>,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        self.send_into(self.asking.take()?, question).await
+    }
+
+    async fn send_into(
+        &self,
+        room: Room,
+        mut request: Box<Request<RequestBody>>,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        request.extensions_mut().insert(room.clone());
         let mut answer = self.send_telling(request, &Handed::default()).await?;
         answer.body_mut().keep(room);
         Ok(answer)

@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use onlyonce_http::BoxError;
 use tokio::time::Instant;
 
-use super::{RequestBody, lock};
+use super::{RequestBody, Room, lock};
 
 /// What the requests on a connection have in common.
 pub(crate) struct Places {
@@ -107,15 +107,20 @@ impl Drop for Stay {
     }
 }
 
-/// A request body that keeps its request's place on the connection, and counts there.
+/// A request body that keeps its request's place on the connection, counts there, and keeps its room.
 pub(crate) struct Placed {
     body: RequestBody,
     place: Option<Arc<Place>>,
+    _room: Option<Room>,
 }
 
 impl Placed {
-    pub(crate) fn new(body: RequestBody, place: Option<Arc<Place>>) -> Self {
-        Self { body, place }
+    pub(crate) fn new(body: RequestBody, place: Option<Arc<Place>>, room: Option<Room>) -> Self {
+        Self {
+            body,
+            place,
+            _room: room,
+        }
     }
 
     pub(crate) fn into_body(self) -> RequestBody {

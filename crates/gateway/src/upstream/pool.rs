@@ -273,7 +273,8 @@ impl Lease {
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Placed>>>> + use<>
     {
         let place = self.stay.as_ref().map(Stay::place);
-        let request = request.map(|body| Placed::new(body, place));
+        let room = request.extensions().get().cloned();
+        let request = request.map(|body| Placed::new(body, place, room));
         self.connection.sender.send(request)
     }
 

@@ -248,6 +248,34 @@ async fn what_merely_passes_has_a_limit() {
     soon(async { while send_to(gateway.address, &get).await.status != 201 {} }).await;
 }
 
+/// Its answer has ended, and its connection to the API goes on for as long as the client likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_goes_on_after_its_answer_takes_its_room() {
+    let closing = Arc::new(Notify::new());
+    let closes = Arc::clone(&closing);
+    let upstream = Scripted::start(move |mut wire, _| {
+        let closes = Arc::clone(&closes);
+        async move {
+            wire.bytes(20).await;
+            wire.send("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                .await;
+            closes.notified().await;
+        }
+    })
+    .await;
+    let config = "[limits]\npassing = 1";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send("PUT / HTTP/1.1\r\nhost: api.test\r\ncontent-length: 2\r\n\r\nx")
+        .await;
+    assert_eq!(wire.message().await.expect("an answer").status(), 404);
+    let get = Call::new(Method::GET, "/");
+    let refused = send_to(gateway.address, &get).await;
+    refused.assert_problem(503, "idempotency_overloaded");
+    closing.notify_one();
+    soon(async { while send_to(gateway.address, &get).await.status != 404 {} }).await;
+}
+
 /// A shell commonly allows 1,024 file handles. Clients could take them all, and the store would have
 /// none for its next file.
 #[tokio::test(flavor = "multi_thread")]
