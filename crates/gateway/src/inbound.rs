@@ -132,6 +132,11 @@ impl Talk {
         quiet.then(|| self.began + last_end)
     }
 
+    /// Whether no request is open, and no answer waits for its client.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet_since().is_some() && self.waits().is_empty() && !self.is_switched()
+    }
+
     fn end(&self, answered: bool) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_end_ms.store(now, Ordering::Relaxed);

@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
 use crate::forward::Peer;
@@ -44,6 +45,10 @@ const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 /// How many connections may wait to be accepted; the system has a limit of its own besides. Where
 /// there is no room, clients lose seconds before they try again.
 const BACKLOG: u32 = 8192;
+
+/// How long a client with no request may take to end its connection when the gateway stops. One that has
+/// gone would keep it from stopping for all of its grace.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The pause after the system refused a connection (for want of file handles, say), so that the
 /// refusals do not take all processor time.
@@ -271,12 +276,29 @@ async fn converse<I, F, Fut, B>(
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection.into_owned());
     let (mut stops, mut is_ending) = (stopping(stop), false);
+    let mut farewell: Option<Pin<Box<Sleep>>> = None;
     let mut connection = poll_fn(|context| {
-        if !is_ending && (stops(context) || talk.is_over()) {
+        if farewell.is_none() && stops(context) {
+            farewell = Some(Box::pin(tokio::time::sleep(FAREWELL)));
+        }
+        if !is_ending && (farewell.is_some() || talk.is_over()) {
             is_ending = true;
             connection.as_mut().graceful_shutdown();
         }
-        connection.as_mut().poll(context)
+        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            return Poll::Ready(ended);
+        }
+        let Some(farewell) = &mut farewell else {
+            return Poll::Pending;
+        };
+        // Nobody is left to say anything to, and the client does not say that it has heard.
+        while farewell.as_mut().poll(context).is_ready() {
+            if talk.is_quiet() {
+                return Poll::Ready(Ok(()));
+            }
+            farewell.as_mut().reset(Instant::now() + FAREWELL);
+        }
+        Poll::Pending
     });
     // hyper has no limit on the bytes that tell HTTP/1.1 from HTTP/2, nor on the beginning of
     // HTTP/2: whoever asks nothing would keep a place for ever.
@@ -327,6 +349,9 @@ fn builder(limits: ListenerLimits) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        // Before they were looked at: a client that leaves takes all back at once. How many in all is
+        // `Inbound`'s to say.
+        .max_pending_accept_reset_streams(STREAMS_MAX as usize)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         // What is queued beyond that only waits, and its time runs.

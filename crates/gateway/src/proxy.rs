@@ -174,7 +174,9 @@ fn answered(mut answer: Response<AnswerBody>) -> Response<ProxyBody> {
 
 /// What a failure is for the client, and what it proves for the key.
 fn failed(failure: &Failure) -> Response<ProxyBody> {
-    tracing::warn!(%failure, "no answer from the upstream");
+    if !matches!(failure, Failure::Crowded(_)) {
+        tracing::warn!(%failure, "no answer from the upstream");
+    }
     // The caller of a guarded request is told of an unknown outcome by the layer.
     let (status, settle, code, detail) = match failure {
         Failure::NeverSent(_) => (

@@ -190,9 +190,10 @@ impl AnswerBody {
     }
 
     fn give_back(&mut self) {
-        // A connection that still sends an old request is no good for a new one.
-        if let Some(lease) = self.lease.take().filter(|_| !self.early) {
-            lease.give_back();
+        match self.lease.take() {
+            Some(lease) if self.early => lease.leave(),
+            Some(lease) => lease.give_back(),
+            None => {}
         }
     }
 }
@@ -227,9 +228,14 @@ impl Body for AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
-        let lease = self.lease.take().filter(Lease::is_shared);
+        let Some(lease) = self.lease.take() else {
+            return;
+        };
+        if self.early || !lease.is_shared() {
+            return lease.leave();
+        }
         // Only answers to executions have an end, and streams of events have none.
-        let (Some(lease), Some(end), Some(body)) = (lease, self.end, self.body.take()) else {
+        let (Some(end), Some(body)) = (self.end, self.body.take()) else {
             return;
         };
         let is_short = body.size_hint().lower() <= UNWANTED_BYTES_MAX;

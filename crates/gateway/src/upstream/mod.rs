@@ -43,6 +43,10 @@ use crate::workers;
 /// How often an upload is looked at within the time for an answer: how precise that time is.
 const LOOKS_PER_TIMEOUT: u32 = 16;
 
+/// How much longer an answer is waited for: after a pause of the whole machine its time is over, and it
+/// lies in the socket.
+const LAST_LOOK: Duration = Duration::from_millis(50);
+
 /// A request body on its way to the upstream.
 pub(crate) type RequestBody = onlyonce_http::Body<Timed<Incoming>>;
 
@@ -352,6 +356,7 @@ impl Upstream {
         }
         let before = lease.written().bytes();
         let shared = matches!(lease.sender(), Sender::Http2(_));
+        let executes = request.extensions().get::<Execution>().is_some();
         let ends_in_head = request.body().is_end_stream();
         // What is written is more than the body, so this errs on the side of "sent".
         let body_bytes = request.body().size_hint().lower();
@@ -364,8 +369,13 @@ impl Upstream {
         let answer = self.in_time(sending, uploads.then_some(&progress));
         match answer.await {
             Some(Ok(response)) => {
-                lease.note_answer();
                 let unsent = progress.bytes() - begun < body_bytes;
+                if unsent && executes {
+                    // What the answer says of it would not be true of the rest.
+                    lease = lease.cut_off_at_end();
+                } else {
+                    lease.note_answer();
+                }
                 let lease = if binds { lease.for_one() } else { lease };
                 let timeout = self.idle_timeout;
                 Ok(AnswerBody::of(response, lease, unsent, timeout))
@@ -401,11 +411,15 @@ impl Upstream {
         sending: impl Future<Output = T>,
         uploads: Option<&Progress>,
     ) -> Option<T> {
-        let Some(progress) = uploads else {
-            let sending = tokio::time::timeout(self.response_timeout, sending);
-            return sending.await.ok();
-        };
         let mut sending = pin!(sending);
+        let last = async |sending| tokio::time::timeout(LAST_LOOK, sending).await.ok();
+        let Some(progress) = uploads else {
+            let in_time = tokio::time::timeout(self.response_timeout, &mut sending).await;
+            return match in_time {
+                Ok(answer) => Some(answer),
+                Err(_) => last(sending).await,
+            };
+        };
         let step = self.response_timeout / LOOKS_PER_TIMEOUT;
         let (mut bytes, mut looks) = (progress.bytes(), 0);
         while looks < LOOKS_PER_TIMEOUT {
@@ -416,7 +430,7 @@ impl Upstream {
             looks = if now == bytes { looks + 1 } else { 0 };
             bytes = now;
         }
-        None
+        last(sending).await
     }
 }
 

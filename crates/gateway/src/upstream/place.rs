@@ -110,6 +110,9 @@ impl Drop for Stay {
 /// A request body that keeps its request's place on the connection, counts there, and keeps its room.
 pub(crate) struct Placed {
     body: RequestBody,
+    /// The rest of what came of it.
+    rest: Bytes,
+    has_begun: bool,
     place: Option<Arc<Place>>,
     _room: Option<Room>,
 }
@@ -118,6 +121,8 @@ impl Placed {
     pub(crate) fn new(body: RequestBody, place: Option<Arc<Place>>, room: Option<Room>) -> Self {
         Self {
             body,
+            rest: Bytes::new(),
+            has_begun: false,
             place,
             _room: room,
         }
@@ -136,27 +141,54 @@ impl Body for Placed {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, BoxError>>> {
-        let place = self.place.as_ref();
-        if place.is_some_and(|place| place.is_given_up.load(Ordering::Acquire)) {
+        let Some(place) = self.place.clone() else {
+            let alone = |bytes| Piece { bytes, place: None };
+            let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+            return Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(alone))));
+        };
+        if place.is_given_up.load(Ordering::Acquire) {
             return Poll::Ready(Some(Err("the request was given up".into())));
         }
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        let place = &self.place;
-        let counted = |bytes| Piece {
-            bytes,
-            place: place.clone(),
+        if self.rest.is_empty() {
+            match std::task::ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => {
+                        let other = frame.into_trailers().map(Frame::trailers);
+                        return Poll::Ready(other.ok().map(Ok));
+                    }
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        self.has_begun = true;
+        let length = self.rest.len().min(PIECE_BYTES_MAX);
+        let piece = Piece {
+            bytes: self.rest.split_to(length),
+            place: Some(place),
         };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        // Among others its end goes out by itself, so that it does not go with what waits for room.
+        !self.has_begun && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, mut hint) = (self.rest.len() as u64, self.body.size_hint());
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }
+
+/// A connection of several gets a body in parts of this size: of what it has been given, nothing can be
+/// taken back.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
 
 /// A part of a body. Counted when it leaves, and not when it is asked for: what the API gives no room for
 /// waits within the connection, and may never leave.

@@ -94,6 +94,8 @@ pub(crate) struct Lease {
     is_new: bool,
     /// Whether no other request may follow on the connection.
     is_for_one: bool,
+    /// Whether the request is not to be sent to its end.
+    is_cut_off: bool,
 }
 
 impl Pool {
@@ -181,6 +183,7 @@ impl Pool {
             stay,
             is_new: false,
             is_for_one: false,
+            is_cut_off: false,
         }
     }
 
@@ -292,6 +295,23 @@ impl Lease {
         Self {
             is_for_one: true,
             ..self
+        }
+    }
+
+    /// The same connection, with a request of which nothing more is sent once its answer was read.
+    pub(crate) fn cut_off_at_end(self) -> Self {
+        Self {
+            is_cut_off: true,
+            ..self
+        }
+    }
+
+    /// Ends a connection that still sends an old request, which is no good for a new one. Of several,
+    /// nothing of this one: whoever has a place there gives it up unless its answer was noted.
+    pub(crate) fn leave(self) {
+        let is_alone = matches!(self.connection.sender, Sender::Http1(_));
+        if self.is_cut_off && is_alone {
+            self.connection.task.abort();
         }
     }
 

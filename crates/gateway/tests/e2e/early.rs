@@ -1,6 +1,10 @@
 //! Answers before their time: final ones before the request was read, and interim ones.
 
-use crate::kit::{Call, Gateway, Scripted, Setup, Stage, UNKNOWN, Wire, send_to};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::kit::{Call, Gateway, Scripted, Setup, Stage, UNKNOWN, Wire, send_to, soon};
 use crate::lost::OK;
 
 const BODY: &str = r#"{"amount":1200}"#;
@@ -32,6 +36,35 @@ async fn an_early_refusal_is_passed_on_and_frees_the_key() {
     let another = Call::payment("large").body("{}");
     let answer = send_to(gateway.address, &another).await;
     assert_eq!(answer.status.as_u16(), 413, "as if never used: {answer:?}");
+}
+
+/// The key is free then, and the rest of the request must not follow: the retry would be another one
+/// beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_refused_early_is_not_sent_to_its_end() {
+    let (refused, mut all_read) = tokio::sync::mpsc::channel(1);
+    let retried = Arc::new(Notify::new());
+    let may_read = Arc::clone(&retried);
+    let upstream = Scripted::start(move |mut wire, _| {
+        let (refused, may_read) = (refused.clone(), Arc::clone(&may_read));
+        async move {
+            wire.bytes(200).await;
+            wire.send("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+                .await;
+            may_read.notified().await;
+            let rest = wire.rest().await.len();
+            let _ = refused.send(rest).await;
+        }
+    })
+    .await;
+    let config = "[limits]\nrequest_body = \"16MiB\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let call = Call::payment("large").body(vec![b'x'; LARGE_BYTES]);
+    let answer = send_to(gateway.address, &call).await;
+    assert_eq!(answer.status.as_u16(), 403);
+    retried.notify_one();
+    let rest = soon(all_read.recv()).await.expect("the rest");
+    assert!(rest < LARGE_BYTES, "all of it came");
 }
 
 /// An upstream that says yes before it has read a request, and a gateway in front of it.

@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::kit::{
-    Act, Call, Frames, Gateway, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, send_to,
-    soon, until,
+    Act, Call, Frames, Gateway, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, UNREACHABLE, Wire,
+    send_to, soon, until,
 };
 use crate::lost::OK;
 
@@ -243,6 +243,47 @@ async fn a_flood_of_requests_that_are_taken_back_at_work_is_cut_off() {
     assert!(sent <= 256 + 2 * 256, "only after {sent}");
     let decent = send_to(gateway.address, &Call::payment("decent")).await;
     assert_eq!((decent.status.as_u16(), decent.is_replay()), (201, false));
+}
+
+/// How a client begins, by hand: its preface, and settings that change nothing.
+pub(crate) const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// A GET by hand, of a host `a`.
+pub(crate) fn get_by_hand(stream: u32) -> Vec<u8> {
+    let frame = [&[0, 0, 6, 1, 5], &stream.to_be_bytes()[..]].concat();
+    [&frame[..], b"\x82\x86\x84\x01\x01a"].concat()
+}
+
+/// Waits for the head of an answer.
+pub(crate) async fn head_of_answer(wire: &mut Wire) {
+    loop {
+        let frame = wire.bytes(9).await.expect("an answer");
+        let length = usize::from(frame[1]) << 8 | usize::from(frame[2]);
+        wire.bytes(length).await.expect("all of it");
+        assert_ne!(frame[3], 7, "the connection ends");
+        if frame[3] == 1 {
+            return;
+        }
+    }
+}
+
+/// Many people's requests may go over one connection, and all of them be taken back at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_requests_as_may_be_open_are_taken_back_in_one_go() {
+    const TAKEN_BACK: u32 = 200;
+    let stage = Stage::start().await;
+    let mut wire = Wire::connect(stage.address()).await;
+    let mut flood = BEGINNING.to_vec();
+    for stream in (1..).step_by(2).take(TAKEN_BACK as usize) {
+        flood.extend(get_by_hand(stream));
+        flood.extend([0, 0, 4, 3, 0]);
+        flood.extend(stream.to_be_bytes());
+        flood.extend([0, 0, 0, 8]);
+    }
+    flood.extend(get_by_hand(TAKEN_BACK * 2 + 1));
+    wire.send(flood).await;
+    head_of_answer(&mut wire).await;
+    stage.finish();
 }
 
 /// Taking requests back is no crime: a client that also lets requests come to their answers keeps

@@ -421,6 +421,23 @@ async fn an_early_success_is_not_trusted() {
     }
 }
 
+/// A refusal that comes so early frees the key. The rest of the request must not follow: the retry would
+/// be another one beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_refused_early_is_not_sent_to_its_end() {
+    let upstream = Frames::start(&[Act::HastyRefusal]).await;
+    let config = "[limits]\nworkers = 1\n[upstream]\nhttp2 = true";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    for body in [b"x".to_vec(), vec![b'x'; LARGE_BYTES]] {
+        let call = Call::payment("k").body(body);
+        let refused = send_to(gateway.address, &call).await;
+        assert_eq!(refused.status.as_u16(), 400, "{refused:?}");
+    }
+    upstream.open();
+    until(|| (upstream.taken_back() + upstream.requests() > 1).then_some(())).await;
+    assert_eq!((upstream.requests(), upstream.taken_back()), (1, 1));
+}
+
 /// How many keys a gateway has executed.
 async fn executions(gateway: &Gateway) -> usize {
     const NAME: &str = "api_idempotency_reserve_created_total";

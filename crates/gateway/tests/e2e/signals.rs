@@ -179,6 +179,45 @@ async fn kill_9_under_load_never_doubles_and_never_loses() {
     stage.finish();
 }
 
+/// A machine that pauses is late for everything, and answers lie in its sockets.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_came_during_a_pause_is_taken() {
+    const KEYS: usize = 10;
+    let stage = Stage::with("[upstream]\nresponse_timeout = \"1s\"").await;
+    let mut running = Vec::new();
+    for number in 0..KEYS {
+        let (key, gate) = (format!("k{number}"), format!("gate{number}"));
+        running.push(stage.hold(&Call::payment(&key), &gate).await);
+    }
+    stage.gateway.signal("STOP").await;
+    for number in 0..KEYS {
+        stage.upstream.open(&format!("gate{number}"));
+    }
+    // The pause itself.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    stage.gateway.signal("CONT").await;
+    for one in running {
+        let answer = one.await.expect("a client").expect("an answer");
+        answer.assert_executed(201);
+    }
+    stage.finish();
+}
+
+/// A client that was told to end its connection and has gone, or does not care, has no request that
+/// anybody would wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_requests_does_not_hold_up_the_end() {
+    let mut stage = Stage::with("[drain]\ngrace = \"1m\"").await;
+    let mut wire = Wire::connect(stage.address()).await;
+    wire.send([http2::BEGINNING, &http2::get_by_hand(1)].concat())
+        .await;
+    http2::head_of_answer(&mut wire).await;
+    stage.gateway.signal("TERM").await;
+    let status = soon(stage.gateway.ended()).await;
+    assert_eq!(status.code(), Some(0));
+    stage.finish();
+}
+
 /// A process that was stopped for longer than its lease wakes up in the middle of its work. The
 /// key was unknown to others meanwhile; what the sleeper does now must not be a second effect.
 #[tokio::test(flavor = "multi_thread")]

@@ -24,6 +24,9 @@ const END_HEADERS: u8 = 4;
 /// `:status: 201`, a literal with the name of index 8.
 const CREATED: &[u8] = b"\x08\x03201";
 
+/// `:status: 400`, index 12.
+const REFUSED: &[u8] = b"\x8c";
+
 /// `:status: 206`, index 10.
 const PARTIAL: &[u8] = b"\x8a";
 
@@ -54,6 +57,8 @@ pub(crate) enum Act {
     Shut,
     /// An answer, and from then on answers to heads, whatever follows them.
     Haste,
+    /// The same with refusals.
+    HastyRefusal,
     /// Once so many other requests were taken back: more for each of them, again and again, then an
     /// answer.
     Outlast { taken_back: usize },
@@ -91,7 +96,7 @@ impl Frames {
                 let mut connection = Connection {
                     wire: Wire::new(stream),
                     taken_back: Vec::new(),
-                    is_hasty: false,
+                    hasty: None,
                     outlasting: None,
                     rounds: 0,
                 };
@@ -153,8 +158,8 @@ struct Connection {
     wire: Wire,
     /// Streams.
     taken_back: Vec<u32>,
-    /// Whether it answers heads.
-    is_hasty: bool,
+    /// What it answers heads with, if it does.
+    hasty: Option<&'static [u8]>,
     /// How many others it waits for, and its stream.
     outlasting: Option<(usize, u32)>,
     /// How often it has gone on with them.
@@ -180,7 +185,10 @@ impl Connection {
                     let act = acts.get(number).copied().unwrap_or(Act::Answer);
                     self.act(act, stream).await?;
                 }
-                HEADERS if self.is_hasty => self.answer(stream).await?,
+                HEADERS if self.hasty.is_some() => {
+                    let head = self.hasty.unwrap_or_default();
+                    self.answer_with(head, stream).await?;
+                }
                 RST_STREAM => {
                     taken_back.fetch_add(1, Ordering::SeqCst);
                     self.taken_back.push(stream);
@@ -217,7 +225,11 @@ impl Connection {
     }
 
     async fn answer(&mut self, stream: u32) -> Option<()> {
-        self.write(HEADERS, END_HEADERS, stream, CREATED).await?;
+        self.answer_with(CREATED, stream).await
+    }
+
+    async fn answer_with(&mut self, head: &[u8], stream: u32) -> Option<()> {
+        self.write(HEADERS, END_HEADERS, stream, head).await?;
         self.write(DATA, END_STREAM, stream, b"paid").await
     }
 
@@ -229,9 +241,14 @@ impl Connection {
                 self.write(SETTINGS, 0, 0, &streams_max(0)).await?;
                 self.answer(stream).await
             }
-            Act::Haste => {
-                self.is_hasty = true;
-                self.answer(stream).await
+            Act::Haste | Act::HastyRefusal => {
+                let head = if matches!(act, Act::Haste) {
+                    CREATED
+                } else {
+                    REFUSED
+                };
+                self.hasty = Some(head);
+                self.answer_with(head, stream).await
             }
             Act::Begin => {
                 self.write(HEADERS, END_HEADERS, stream, PARTIAL).await?;
