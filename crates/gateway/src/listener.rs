@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,9 +20,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
+use crate::ending::Ending;
 use crate::forward::Peer;
 use crate::inbound::{Inbound, PIECE_BYTES, Patience, Talk};
 use crate::principal::ClientCertificate;
@@ -45,10 +45,6 @@ const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 /// How many connections may wait to be accepted; the system has a limit of its own besides. Where
 /// there is no room, clients lose seconds before they try again.
 const BACKLOG: u32 = 8192;
-
-/// How long a client with no request may take to end its connection when the gateway stops. One that has
-/// gone would keep it from stopping for all of its grace.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The pause after the system refused a connection (for want of file handles, say), so that the
 /// refusals do not take all processor time.
@@ -275,30 +271,16 @@ async fn converse<I, F, Fut, B>(
     let builder = builder(limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection.into_owned());
-    let (mut stops, mut is_ending) = (stopping(stop), false);
-    let mut farewell: Option<Pin<Box<Sleep>>> = None;
+    let mut ending = Ending::new(stop, talk.clone());
     let mut connection = poll_fn(|context| {
-        if farewell.is_none() && stops(context) {
-            farewell = Some(Box::pin(tokio::time::sleep(FAREWELL)));
-        }
-        if !is_ending && (farewell.is_some() || talk.is_over()) {
-            is_ending = true;
+        if ending.begins(context) {
             connection.as_mut().graceful_shutdown();
         }
-        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
-            return Poll::Ready(ended);
+        let polled = connection.as_mut().poll(context);
+        if polled.is_pending() && ending.is_over(context) {
+            return Poll::Ready(Ok(()));
         }
-        let Some(farewell) = &mut farewell else {
-            return Poll::Pending;
-        };
-        // Nobody is left to say anything to, and the client does not say that it has heard.
-        while farewell.as_mut().poll(context).is_ready() {
-            if talk.is_quiet() {
-                return Poll::Ready(Ok(()));
-            }
-            farewell.as_mut().reset(Instant::now() + FAREWELL);
-        }
-        Poll::Pending
+        polled
     });
     // hyper has no limit on the bytes that tell HTTP/1.1 from HTTP/2, nor on the beginning of
     // HTTP/2: whoever asks nothing would keep a place for ever.
@@ -310,25 +292,6 @@ async fn converse<I, F, Fut, B>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
-    }
-}
-
-/// Says at every turn of a connection whether the gateway stops; no more once it has said so.
-fn stopping(mut stop: watch::Receiver<bool>) -> impl FnMut(&mut Context<'_>) -> bool {
-    let told = stop.clone();
-    // Whatever else this task has done in its turn, it must be listening after it.
-    let mut listening = Box::pin(tokio::task::unconstrained(async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    }));
-    let mut listens = false;
-    move |context| {
-        // To listen once is enough: this task is woken by it, and whether it was can be seen for
-        // less than it takes to listen again at every byte that comes.
-        if listens && !told.has_changed().unwrap_or(true) {
-            return false;
-        }
-        listens = true;
-        listening.as_mut().poll(context).is_ready()
     }
 }
 

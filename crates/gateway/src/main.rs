@@ -24,6 +24,7 @@ mod cli;
 mod config;
 mod copy;
 mod demo;
+mod ending;
 mod forward;
 mod framing;
 mod handles;
