@@ -13,7 +13,7 @@ use crate::inbound::Talk;
 
 /// How long a client with no request may take to end its connection when the gateway stops. One that has
 /// gone would keep it from stopping for all of its grace.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Asked at every turn of a connection.
 pub(crate) struct Ending {
@@ -49,7 +49,7 @@ impl Ending {
             return false;
         };
         while farewell.as_mut().poll(context).is_ready() {
-            if self.talk.is_quiet() {
+            if self.talk.is_quiet_for(FAREWELL) {
                 return true;
             }
             farewell.as_mut().reset(Instant::now() + FAREWELL);

@@ -51,6 +51,8 @@ pub(crate) struct Talk {
     flooded: AtomicBool,
     /// Whether the client is to be told that the connection ends.
     is_over: AtomicBool,
+    /// Whether something waits for the client to take it.
+    is_writing: AtomicBool,
     /// Since when each answer waits for its client, told apart by numbers.
     waits: Mutex<BTreeSet<(Instant, u64)>>,
     next_wait: AtomicU64,
@@ -67,6 +69,7 @@ impl Talk {
             switched: AtomicBool::new(false),
             flooded: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            is_writing: AtomicBool::new(false),
             waits: Mutex::default(),
             next_wait: AtomicU64::new(0),
         })
@@ -132,9 +135,11 @@ impl Talk {
         quiet.then(|| self.began + last_end)
     }
 
-    /// Whether no request is open, and no answer waits for its client.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet_since().is_some() && self.waits().is_empty() && !self.is_switched()
+    /// Whether no request has been open for this long, and no answer waits for its client.
+    pub(crate) fn is_quiet_for(&self, time: Duration) -> bool {
+        let waits = self.is_writing.load(Ordering::Relaxed) || !self.waits().is_empty();
+        let is_quiet = |since: Instant| since.elapsed() >= time;
+        !waits && !self.is_switched() && self.quiet_since().is_some_and(is_quiet)
     }
 
     fn end(&self, answered: bool) {
@@ -453,9 +458,12 @@ impl<I> Inbound<I> {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() || self.talk.is_switched() {
-            self.write_timer = None;
+            if self.write_timer.take().is_some() {
+                self.talk.is_writing.store(false, Ordering::Relaxed);
+            }
             return written;
         }
+        self.talk.is_writing.store(true, Ordering::Relaxed);
         let patience = self.patience.answer;
         let timer = self
             .write_timer

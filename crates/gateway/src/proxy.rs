@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::header;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce_core::UnknownReason;
@@ -34,6 +35,10 @@ const EXECUTION: HeaderName = HeaderName::from_static("onlyonce-execution");
 
 /// What clients may have to wait after nothing was sent.
 const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// How much of a refusal there may be that comes before its request had left, and how long it may take.
+const EARLY_BYTES_MAX: usize = 1024 * 1024;
+const EARLY_MAX: Duration = Duration::from_secs(5);
 
 /// The proxy. Clones share the upstream.
 #[derive(Clone)]
@@ -116,6 +121,7 @@ impl Shared {
                 let why = "it answered before the request was sent".into();
                 failed(&Failure::MaybeSent(why))
             }
+            Ok(Ok(answer)) if answer.body().is_early() => early_refusal(answer).await,
             Ok(Ok(mut answer)) => {
                 if !is_event_stream(answer.headers()) {
                     answer.body_mut().must_end_at(end);
@@ -170,6 +176,20 @@ impl Shared {
 fn answered(mut answer: Response<AnswerBody>) -> Response<ProxyBody> {
     strip_hop_by_hop(answer.headers_mut());
     answer.map(|body| ProxyBody::Upstream(Box::new(body)))
+}
+
+/// A refusal that came before the request had left, read to its end: then nothing more of the request is
+/// sent, and only then its key may be free.
+async fn early_refusal(answer: Response<AnswerBody>) -> Response<ProxyBody> {
+    let (mut parts, body) = answer.into_parts();
+    let reading = Limited::new(body, EARLY_BYTES_MAX).collect();
+    let Ok(Ok(whole)) = tokio::time::timeout(EARLY_MAX, reading).await else {
+        let why = "it refused before the request was sent, and its answer did not end".into();
+        return failed(&Failure::MaybeSent(why));
+    };
+    strip_hop_by_hop(&mut parts.headers);
+    let body = Some(whole.to_bytes()).filter(|bytes| !bytes.is_empty());
+    Response::from_parts(parts, ProxyBody::Own(body))
 }
 
 /// What a failure is for the client, and what it proves for the key.

@@ -57,8 +57,12 @@ pub(crate) struct Connector {
 impl Connector {
     /// A new connection, ready for a request, or why there is none. Whatever fails here, nothing was
     /// sent.
-    pub(crate) async fn connect(&self, crowd: Crowd) -> Result<Connection, String> {
-        let connecting = tokio::time::timeout(self.timeout, self.establish(crowd));
+    pub(crate) async fn connect(
+        &self,
+        crowd: Crowd,
+        silent: Duration,
+    ) -> Result<Connection, String> {
+        let connecting = tokio::time::timeout(self.timeout, self.establish(crowd, silent));
         let never = |why: String| format!("{}:{}: {why}", self.host, self.port);
         match connecting.await {
             Ok(result) => result.map_err(never),
@@ -66,7 +70,7 @@ impl Connector {
         }
     }
 
-    async fn establish(&self, crowd: Crowd) -> Result<Connection, String> {
+    async fn establish(&self, crowd: Crowd, silent: Duration) -> Result<Connection, String> {
         let address = (self.host.as_str(), self.port);
         let stream = TcpStream::connect(address)
             .await
@@ -98,6 +102,7 @@ impl Connector {
             sender,
             written,
             task,
+            silent,
         })
     }
 

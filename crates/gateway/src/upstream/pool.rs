@@ -13,6 +13,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -52,6 +53,29 @@ pub(crate) struct Connection {
     pub(crate) written: Written,
     /// What reads and writes: without it the connection is closed, and whatever waits there fails.
     pub(crate) task: AbortHandle,
+    /// For how long nothing may be written once nobody wants anything of it.
+    pub(crate) silent: Duration,
+}
+
+impl Drop for Connection {
+    /// hyper ends an HTTP/1.1 connection once everything is written: never, where an API has answered an
+    /// upload and does not read it.
+    fn drop(&mut self) {
+        let is_alone = matches!(self.sender, Sender::Http1(_));
+        let runtime = Handle::try_current().ok();
+        let Some(runtime) = runtime.filter(|_| is_alone && !self.task.is_finished()) else {
+            return;
+        };
+        let (task, written, silent) = (self.task.clone(), self.written.clone(), self.silent);
+        runtime.spawn(async move {
+            let mut bytes = None;
+            while !task.is_finished() && bytes != Some(written.bytes()) {
+                bytes = Some(written.bytes());
+                tokio::time::sleep(silent).await;
+            }
+            task.abort();
+        });
+    }
 }
 
 /// How much of a request has gone out, and maybe more.
@@ -149,7 +173,7 @@ impl Pool {
             return Ok(joined(place));
         }
         let _turn = turn.transpose().map_err(Failure::NeverSent)?;
-        match connector.connect(crowd).await {
+        match connector.connect(crowd, self.patience.silent).await {
             Ok(connection) => {
                 let stay = shares.begin(&connection);
                 self.watch(crowd);

@@ -134,11 +134,12 @@ impl Share {
         }
     }
 
-    fn join(&self) -> (Connection, Stay) {
+    fn join(&self, patience: Patience) -> (Connection, Stay) {
         let connection = Connection {
             sender: Sender::Http2(self.sender.clone()),
             written: self.written.clone(),
             task: self.task.clone(),
+            silent: patience.silent,
         };
         (connection, Stay::new(&self.places))
     }
@@ -159,7 +160,8 @@ impl Shares {
         let mut connections = lock(&self.connections);
         connections.all.retain(|one| !one.is_over());
         let mut all = connections.all.iter();
-        all.find(|one| one.has_room(self.patience)).map(Share::join)
+        all.find(|one| one.has_room(self.patience))
+            .map(|one| one.join(self.patience))
     }
 
     /// The first place on a connection that was just made.
@@ -174,7 +176,7 @@ impl Shares {
             places: Arc::new(Places::new()),
             is_retired: false,
         };
-        let (_, stay) = share.join();
+        let (_, stay) = share.join(self.patience);
         lock(&self.connections).all.push(share);
         Some(stay)
     }

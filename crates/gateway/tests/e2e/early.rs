@@ -1,6 +1,7 @@
 //! Answers before their time: final ones before the request was read, and interim ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -39,31 +40,43 @@ async fn an_early_refusal_is_passed_on_and_frees_the_key() {
 }
 
 /// The key is free then, and the rest of the request must not follow: the retry would be another one
-/// beside it.
+/// beside it. So its caller hears of it when nothing more is sent, which is when all of it was read.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_refused_early_is_not_sent_to_its_end() {
-    let (refused, mut all_read) = tokio::sync::mpsc::channel(1);
-    let retried = Arc::new(Notify::new());
-    let may_read = Arc::clone(&retried);
+    let (tell, mut told) = tokio::sync::mpsc::channel(2);
+    let going_on = Arc::new(Notify::new());
+    let goes_on = Arc::clone(&going_on);
     let upstream = Scripted::start(move |mut wire, _| {
-        let (refused, may_read) = (refused.clone(), Arc::clone(&may_read));
+        let (tell, goes_on) = (tell.clone(), Arc::clone(&goes_on));
         async move {
             wire.bytes(200).await;
-            wire.send("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+            wire.send("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nn")
                 .await;
-            may_read.notified().await;
+            let _ = tell.send(0).await;
+            goes_on.notified().await;
+            wire.send("o").await;
+            goes_on.notified().await;
             let rest = wire.rest().await.len();
-            let _ = refused.send(rest).await;
+            let _ = tell.send(rest).await;
         }
     })
     .await;
     let config = "[limits]\nrequest_body = \"16MiB\"";
     let gateway = Setup::new(upstream.address).config(config).start().await;
-    let call = Call::payment("large").body(vec![b'x'; LARGE_BYTES]);
-    let answer = send_to(gateway.address, &call).await;
-    assert_eq!(answer.status.as_u16(), 403);
-    retried.notify_one();
-    let rest = soon(all_read.recv()).await.expect("the rest");
+    let mut wire = Wire::connect(gateway.address).await;
+    wire.send(format!(
+        "POST /payments HTTP/1.1\r\nhost: api.test\r\nidempotency-key: large\r\n\
+         content-length: {LARGE_BYTES}\r\n\r\n{}",
+        "x".repeat(LARGE_BYTES)
+    ))
+    .await;
+    assert_eq!(soon(told.recv()).await, Some(0));
+    let early = wire.message_within(Duration::from_millis(300)).await;
+    assert!(early.is_none(), "the key is free, and more may be sent");
+    going_on.notify_one();
+    assert_eq!(wire.message().await.expect("an answer").status(), 403);
+    going_on.notify_one();
+    let rest = soon(told.recv()).await.expect("the rest");
     assert!(rest < LARGE_BYTES, "all of it came");
 }
 

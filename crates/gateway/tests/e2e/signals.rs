@@ -6,7 +6,9 @@ use onlyonce_conformance::http_suite::same;
 use tokio::net::TcpStream;
 
 use crate::http2;
-use crate::kit::{Call, IN_PROGRESS, Stage, UNKNOWN, Wire, send_to, soon, try_send_to, until};
+use crate::kit::{
+    Call, IN_PROGRESS, Scripted, Setup, Stage, UNKNOWN, Wire, send_to, soon, try_send_to, until,
+};
 
 /// Short, so that a test can wait for its end.
 const SHORT_LEASE: &str =
@@ -216,6 +218,37 @@ async fn a_client_without_requests_does_not_hold_up_the_end() {
     let status = soon(stage.gateway.ended()).await;
     assert_eq!(status.code(), Some(0));
     stage.finish();
+}
+
+/// It is in the gateway's hands to its last byte, and nothing of it waits to be asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_taken_slowly_is_not_cut_off_by_the_end() {
+    const BYTES: usize = 12 * 1024 * 1024;
+    const PAYMENT: &str = "POST /payments HTTP/1.1\r\nhost: api.test\r\nidempotency-key: k\r\n\
+                           content-length: 0\r\n\r\n";
+    let upstream = Scripted::start(|mut wire, seen| async move {
+        seen.request(&mut wire).await;
+        wire.send(format!(
+            "HTTP/1.1 201 Created\r\ncontent-length: {BYTES}\r\n\r\n"
+        ))
+        .await;
+        wire.send(vec![b'x'; BYTES]).await;
+        wire.rest().await;
+    })
+    .await;
+    let config = "[limits]\nstored_response = \"14MiB\"\n[drain]\ngrace = \"1m\"";
+    let mut gateway = Setup::new(upstream.address).config(config).start().await;
+    let mut first = Wire::connect(gateway.address).await;
+    first.send(PAYMENT).await;
+    first.bytes(BYTES).await.expect("the first answer");
+    let mut slow = Wire::connect(gateway.address).await;
+    slow.send(PAYMENT).await;
+    slow.bytes(1).await.expect("the beginning of a replay");
+    gateway.signal("TERM").await;
+    // Longer than clients without requests have to go.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(slow.rest().await.len() >= BYTES, "it was cut off");
+    assert_eq!(soon(gateway.ended()).await.code(), Some(0));
 }
 
 /// A process that was stopped for longer than its lease wakes up in the middle of its work. The

@@ -276,6 +276,32 @@ async fn an_upload_that_goes_on_after_its_answer_takes_its_room() {
     soon(async { while send_to(gateway.address, &get).await.status != 404 {} }).await;
 }
 
+/// The API has answered it and does not read on; nothing would ever end it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_nobody_takes_does_not_outlive_its_client() {
+    let upstream = Scripted::start(|mut wire, _| async move {
+        wire.bytes(20).await;
+        wire.send("HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
+            .await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let config = "[limits]\npassing = 1\n[upstream]\nidle_timeout = \"300ms\"";
+    let gateway = Setup::new(upstream.address).config(config).start().await;
+    let mut wire = Wire::connect(gateway.address).await;
+    let head = "PUT / HTTP/1.1\r\nhost: api.test\r\ncontent-length: 99000000\r\n\r\n";
+    wire.send(head).await;
+    let stuck = tokio::time::timeout(
+        Duration::from_millis(500),
+        wire.send(vec![b'x'; 32 * 1024 * 1024]),
+    );
+    assert!(stuck.await.is_err(), "the API reads");
+    assert_eq!(wire.message().await.expect("an answer").status(), 413);
+    drop(wire);
+    let get = Call::new(Method::GET, "/");
+    soon(async { while send_to(gateway.address, &get).await.status != 413 {} }).await;
+}
+
 /// A shell commonly allows 1,024 file handles. Clients could take them all, and the store would have
 /// none for its next file.
 #[tokio::test(flavor = "multi_thread")]
