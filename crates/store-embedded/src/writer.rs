@@ -108,7 +108,8 @@ impl Taken {
     }
 
     /// Whoever gave a swap up takes it for maybe written. A new row is better not written then: after a
-    /// disk has stalled, claims would appear that nobody holds. Any other changes the very row that was seen, and may say how it ended.
+    /// disk has stalled, claims would appear that nobody holds. Any other changes the very row that was
+    /// seen, and may say how it ended.
     fn add(&mut self, swap: SwapCommand) {
         if swap.expected.is_none() && swap.reply.is_unwanted() {
             return;

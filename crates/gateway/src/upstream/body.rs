@@ -191,7 +191,7 @@ impl AnswerBody {
 
     fn give_back(&mut self) {
         match self.lease.take() {
-            Some(lease) if self.early => lease.leave(),
+            Some(lease) if self.early => lease.leave_early(),
             Some(lease) => lease.give_back(),
             None => {}
         }
@@ -231,8 +231,11 @@ impl Drop for AnswerBody {
         let Some(lease) = self.lease.take() else {
             return;
         };
-        if self.early || !lease.is_shared() {
-            return lease.leave();
+        if self.early {
+            return lease.leave_early();
+        }
+        if !lease.is_shared() {
+            return;
         }
         // Only answers to executions have an end, and streams of events have none.
         let (Some(end), Some(body)) = (self.end, self.body.take()) else {

@@ -57,12 +57,8 @@ pub(crate) struct Connector {
 impl Connector {
     /// A new connection, ready for a request, or why there is none. Whatever fails here, nothing was
     /// sent.
-    pub(crate) async fn connect(
-        &self,
-        crowd: Crowd,
-        silent: Duration,
-    ) -> Result<Connection, String> {
-        let connecting = tokio::time::timeout(self.timeout, self.establish(crowd, silent));
+    pub(crate) async fn connect(&self, crowd: Crowd) -> Result<Connection, String> {
+        let connecting = tokio::time::timeout(self.timeout, self.establish(crowd));
         let never = |why: String| format!("{}:{}: {why}", self.host, self.port);
         match connecting.await {
             Ok(result) => result.map_err(never),
@@ -70,7 +66,7 @@ impl Connector {
         }
     }
 
-    async fn establish(&self, crowd: Crowd, silent: Duration) -> Result<Connection, String> {
+    async fn establish(&self, crowd: Crowd) -> Result<Connection, String> {
         let address = (self.host.as_str(), self.port);
         let stream = TcpStream::connect(address)
             .await
@@ -102,7 +98,6 @@ impl Connector {
             sender,
             written,
             task,
-            silent,
         })
     }
 

@@ -53,29 +53,6 @@ pub(crate) struct Connection {
     pub(crate) written: Written,
     /// What reads and writes: without it the connection is closed, and whatever waits there fails.
     pub(crate) task: AbortHandle,
-    /// For how long nothing may be written once nobody wants anything of it.
-    pub(crate) silent: Duration,
-}
-
-impl Drop for Connection {
-    /// hyper ends an HTTP/1.1 connection once everything is written: never, where an API has answered an
-    /// upload and does not read it.
-    fn drop(&mut self) {
-        let is_alone = matches!(self.sender, Sender::Http1(_));
-        let runtime = Handle::try_current().ok();
-        let Some(runtime) = runtime.filter(|_| is_alone && !self.task.is_finished()) else {
-            return;
-        };
-        let (task, written, silent) = (self.task.clone(), self.written.clone(), self.silent);
-        runtime.spawn(async move {
-            let mut bytes = None;
-            while !task.is_finished() && bytes != Some(written.bytes()) {
-                bytes = Some(written.bytes());
-                tokio::time::sleep(silent).await;
-            }
-            task.abort();
-        });
-    }
 }
 
 /// How much of a request has gone out, and maybe more.
@@ -173,7 +150,7 @@ impl Pool {
             return Ok(joined(place));
         }
         let _turn = turn.transpose().map_err(Failure::NeverSent)?;
-        match connector.connect(crowd, self.patience.silent).await {
+        match connector.connect(crowd).await {
             Ok(connection) => {
                 let stay = shares.begin(&connection);
                 self.watch(crowd);
@@ -332,11 +309,26 @@ impl Lease {
 
     /// Ends a connection that still sends an old request, which is no good for a new one. Of several,
     /// nothing of this one: whoever has a place there gives it up unless its answer was noted.
-    pub(crate) fn leave(self) {
-        let is_alone = matches!(self.connection.sender, Sender::Http1(_));
-        if self.is_cut_off && is_alone {
-            self.connection.task.abort();
-        }
+    ///
+    /// hyper ends a connection of its own once everything is written: never, where the API reads no more.
+    pub(crate) fn leave_early(self) {
+        let Sender::Http1(_) = self.connection.sender else {
+            return;
+        };
+        let (task, written) = (self.connection.task, self.connection.written);
+        let runtime = Handle::try_current().ok();
+        let Some(runtime) = runtime.filter(|_| !self.is_cut_off) else {
+            return task.abort();
+        };
+        let silent = self.pool.patience.silent;
+        runtime.spawn(async move {
+            let mut bytes = None;
+            while !task.is_finished() && bytes != Some(written.bytes()) {
+                bytes = Some(written.bytes());
+                tokio::time::sleep(silent).await;
+            }
+            task.abort();
+        });
     }
 
     /// Gives the connection back for the next request.

@@ -134,12 +134,11 @@ impl Share {
         }
     }
 
-    fn join(&self, patience: Patience) -> (Connection, Stay) {
+    fn join(&self) -> (Connection, Stay) {
         let connection = Connection {
             sender: Sender::Http2(self.sender.clone()),
             written: self.written.clone(),
             task: self.task.clone(),
-            silent: patience.silent,
         };
         (connection, Stay::new(&self.places))
     }
@@ -160,8 +159,7 @@ impl Shares {
         let mut connections = lock(&self.connections);
         connections.all.retain(|one| !one.is_over());
         let mut all = connections.all.iter();
-        all.find(|one| one.has_room(self.patience))
-            .map(|one| one.join(self.patience))
+        all.find(|one| one.has_room(self.patience)).map(Share::join)
     }
 
     /// The first place on a connection that was just made.
@@ -176,7 +174,7 @@ impl Shares {
             places: Arc::new(Places::new()),
             is_retired: false,
         };
-        let (_, stay) = share.join(self.patience);
+        let (_, stay) = share.join();
         lock(&self.connections).all.push(share);
         Some(stay)
     }
